@@ -1,0 +1,249 @@
+"""What a declaration must be like, and what to do where it is not."""
+
+import difflib
+import operator
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from nnx_stateful import StatefulModule
+
+from ._order import shortest_cycle
+from ._spec import Connection, GraphSpec, Population
+
+_RESERVED = ("->", "#")
+
+
+def check_name(kind: str, name: Any) -> None:
+    """Raises unless ``name`` can name a population, an input entry or an output entry."""
+    if not isinstance(name, str):
+        raise TypeError(
+            f"PopulationGraph: expected {kind} of type str, got {name!r} of type "
+            f"{type(name).__name__}; use {str(name)!r}"
+        )
+    if not name:
+        raise ValueError(
+            f"PopulationGraph: expected {kind} of at least one character, got ''; name it"
+        )
+
+
+def check_population_name(name: Any, known: Collection[str]) -> None:
+    """Raises unless ``name`` is new and leaves connection names unambiguous."""
+    check_name("a population name", name)
+    found = next((mark for mark in _RESERVED if mark in name), None)
+    if found:
+        raise ValueError(
+            f"PopulationGraph: expected a population name without {found!r}, which names "
+            f"connections ('a->b', 'a->b#1'), got {name!r}; use another character"
+        )
+    if name in known:
+        raise ValueError(
+            f"PopulationGraph: expected a new population name, got {name!r}, which exists; "
+            "choose another, or connect to the existing population"
+        )
+
+
+def check_known(role: str, name: Any, known: Collection[str]) -> None:
+    """Raises unless a population of that name has been declared; suggests the nearest ones."""
+    check_name(f"the {role} of a connection", name)
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    if near:
+        hint = f"did you mean {' or '.join(map(repr, near))}?"
+    elif known:
+        hint = f"there are {', '.join(map(repr, known))}; add the population before connecting it"
+    else:
+        hint = "there are no populations yet; add the population before connecting it"
+    raise ValueError(
+        f"PopulationGraph.connect: expected the name of a population as {role}, "
+        f"got {name!r}; {hint}"
+    )
+
+
+def whole_number(what: str, value: Any, smallest: int, hint: str) -> int:
+    """Returns ``value`` as an int; raises unless it is a whole number of at least ``smallest``."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"PopulationGraph: {what}: expected an int, got {value!r} of type "
+            f"{type(value).__name__}; {hint}"
+        ) from None
+    if number < smallest:
+        raise ValueError(
+            f"PopulationGraph: {what}: expected at least {smallest}, got {number}; {hint}"
+        )
+    return number
+
+
+def check_activation(name: str, activation: Any) -> None:
+    """Raises unless ``activation`` is None or a plain function."""
+    if isinstance(activation, nnx.Module):
+        raise TypeError(
+            f"PopulationGraph: activation of {name!r}: expected a pure function, got the module "
+            f"{type(activation).__name__}, whose parameters would not train; pass it as compute="
+        )
+    if activation is not None and not callable(activation):
+        raise TypeError(
+            f"PopulationGraph: activation of {name!r}: expected a function or None, got "
+            f"{activation!r} of type {type(activation).__name__}; pass for example jnp.tanh"
+        )
+
+
+def check_module(what: str, module: Any) -> None:
+    """Raises unless ``module`` is a StatefulModule."""
+    if isinstance(module, StatefulModule):
+        return
+    got = f"the class {module.__name__}" if isinstance(module, type) else type(module).__name__
+    raise TypeError(
+        f"PopulationGraph: {what}: expected a StatefulModule, got {got}; pass an instance, wrap a "
+        "pure function in Apply(fn), or write a subclass around an nnx layer"
+    )
+
+
+def check_reciprocal(src: str, dst: str, delay: int, transform: Any) -> None:
+    """Raises unless a connection can be doubled by its reverse."""
+    where = f"PopulationGraph.connect({src!r}, {dst!r}, reciprocal=True)"
+    if transform is not None:
+        raise ValueError(
+            f"{where}: expected the default transform, got {type(transform).__name__}, which fits "
+            "one direction; call connect once for each direction"
+        )
+    if src == dst:
+        raise ValueError(
+            f"{where}: expected two populations, got one; leave reciprocal out, which adds one "
+            "connection from the population to itself"
+        )
+    if delay == 0:
+        raise ValueError(
+            f"{where}: expected a delay of at least 1, got 0, which makes the cycle "
+            f"{src} -> {dst} -> {src} within one step; pass delay=1, or two calls to connect"
+        )
+
+
+def check_graph(spec: GraphSpec) -> None:
+    """Raises unless the declared graph has outputs, something to run on, and an order."""
+    if not spec.outputs:
+        raise ValueError(
+            "PopulationGraph.finalize: expected at least one output population, got none; "
+            "declare what the graph returns with add_output"
+        )
+    if not spec.inputs and not any(c.delay for c in spec.connections):
+        raise ValueError(
+            "PopulationGraph.finalize: expected an input population or a connection with a delay, "
+            "got neither, so nothing could drive the graph; use add_input, or connect(delay=1)"
+        )
+    immediate = [c for c in spec.connections if c.delay == 0]
+    cycle = shortest_cycle(spec.names, [(c.src, c.dst) for c in immediate])
+    if cycle:
+        steps = list(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+        closing = [c for c in immediate if (c.src, c.dst) in steps][-1]
+        raise ValueError(
+            "PopulationGraph.finalize: expected an order of evaluation, got the delay-0 cycle "
+            f"{' -> '.join([*cycle, cycle[0]])}, in which each population waits for the next; "
+            f"delay one connection, for example connect({closing.src!r}, {closing.dst!r}, delay=1)"
+        )
+
+
+def check_transform(connection: Connection, module: StatefulModule, spec: GraphSpec) -> None:
+    """Raises unless a custom transform maps the source's size to the destination's."""
+    src, dst = spec.population(connection.src), spec.population(connection.dst)
+    what = f"transform of {connection.name!r}"
+    _check_output(what, module, src.size, dst.size, f"the size of {dst.name!r}")
+
+
+def check_compute(population: Population, module: StatefulModule) -> None:
+    """Raises unless a compute module keeps the population's size."""
+    size, what = population.size, f"compute of {population.name!r}"
+    _check_output(what, module, size, size, "the size of the population")
+
+
+def check_activation_shape(population: Population) -> None:
+    """Raises unless the activation keeps the shape of its input."""
+    if population.activation is not None:
+        shape = (_probe_rows(population.size), population.size)
+        got = jax.eval_shape(population.activation, jax.ShapeDtypeStruct(shape, jnp.float32))
+        what = f"activation of {population.name!r}"
+        _check_shape(what, got, shape, "the shape of its input; apply it along the last axis")
+
+
+def check_observation(
+    spec: GraphSpec, x: Any, time_axes: int, rows: int | None
+) -> dict[str, jax.Array]:
+    """Returns the observation entries by input population.
+
+    Args:
+      spec: the declaration.
+      x: the observation: a dict with entries (B, size), or (T, B, size).
+      time_axes: 0 for a step, 1 for a sequence.
+      rows: B according to the carry state; None if it does not say.
+    """
+    if not spec.inputs:
+        return {}
+    wanted = ", ".join(repr(p.input_from) for p in spec.inputs)
+    if not isinstance(x, Mapping):
+        raise TypeError(
+            f"PopulationGraph: expected an observation dict with entries {wanted}, got "
+            f"{type(x).__name__}; put a Filter or Splitter before the graph"
+        )
+    lead = ("T", "B")[1 - time_axes :]
+    entries, first = {}, None
+    for population in spec.inputs:
+        key = population.input_from
+        if key not in x:
+            raise ValueError(
+                f"PopulationGraph: observation has no entry {key!r}, which the input population "
+                f"{population.name!r} reads; it has {sorted(map(str, x))}. Add the entry, or set "
+                "input_from"
+            )
+        shape = jnp.shape(x[key])
+        if len(shape) != len(lead) + 1 or shape[-1] != population.size:
+            raise ValueError(
+                f"PopulationGraph: observation entry {key!r}: expected shape "
+                f"({', '.join(lead)}, {population.size}) for the input population "
+                f"{population.name!r}, got {shape}; change its size, or flatten the entry"
+            )
+        first = first or (shape[:-1] if rows is None else (*shape[:-2], rows))
+        if shape[:-1] != first:
+            raise ValueError(
+                f"PopulationGraph: observation entry {key!r}: expected leading axes {first} as in "
+                f"the carry state and the other entries, got {shape[:-1]}; pass equal batches"
+            )
+        entries[population.name] = jnp.asarray(x[key])
+    return entries
+
+
+def _probe_rows(*sizes: int) -> int:
+    """A batch size unlike the sizes, so that a mixed-up axis shows."""
+    return next(rows for rows in (2, 3, 4) if rows not in sizes)
+
+
+def _check_output(what: str, module: StatefulModule, size: int, wanted: int, whose: str) -> None:
+    rows = _probe_rows(size, wanted)
+    graphdef, variables = nnx.split(module)
+
+    def probe(variables: Any, x: jax.Array) -> Any:
+        local = nnx.merge(graphdef, variables)
+        return local(local.initialize_state(rows), x).output
+
+    try:
+        got = jax.eval_shape(probe, variables, jax.ShapeDtypeStruct((rows, size), jnp.float32))
+    except Exception as error:
+        error.add_note(f"PopulationGraph.finalize: in the {what}, called on shape {(rows, size)}")
+        raise
+    _check_shape(what, got, (rows, wanted), f"the batch and {whose}")
+
+
+def _check_shape(what: str, got: Any, wanted: tuple[int, ...], hint: str) -> None:
+    shape = getattr(got, "shape", None)
+    if shape != wanted:
+        described = f"shape {shape}" if shape is not None else f"a {type(got).__name__}"
+        raise ValueError(
+            f"PopulationGraph.finalize: {what}: expected output of shape {wanted}, {hint}, "
+            f"got {described}; change the module or the declared size"
+        )

@@ -1,0 +1,1 @@
+"""PPO under its published paths."""

@@ -1,0 +1,1 @@
+"""Layers, containers, graphs and samplers under their published paths."""

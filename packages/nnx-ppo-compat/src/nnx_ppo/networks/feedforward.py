@@ -1,0 +1,5 @@
+"""Layers without memory."""
+
+from nnx_stateful import Dense
+
+__all__ = ["Dense"]

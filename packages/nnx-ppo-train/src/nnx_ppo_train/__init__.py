@@ -1,0 +1,47 @@
+"""PPO for stateful networks: samplers, adapter, rollout, loss, loop, environments."""
+
+from ._adapter import PPOAdapter
+from ._boundary import check_boundary, check_env
+from ._config import EvalConfig, LoggingLevel, PPOConfig, TrainConfig, VideoConfig
+from ._episode_recording import record_episode
+from ._evaluation import deterministic, eval_rollout
+from ._gae import gae
+from ._loop import train_ppo
+from ._loss import ppo_loss
+from ._rollout import RolloutOptions, unroll_env
+from ._types import PPONetworkOutput, TrainingState, TrainResult, Transition, VideoData
+from .envs import list_envs, make_env
+from .samplers import ActionSampler, CategoricalSampler, NormalSampler, NormalTanhSampler
+from .wrappers import EpisodeWrapper, RewardScalingWrapper
+
+__all__ = [
+    "ActionSampler",
+    "CategoricalSampler",
+    "EpisodeWrapper",
+    "EvalConfig",
+    "LoggingLevel",
+    "NormalSampler",
+    "NormalTanhSampler",
+    "PPOAdapter",
+    "PPOConfig",
+    "PPONetworkOutput",
+    "RewardScalingWrapper",
+    "RolloutOptions",
+    "TrainConfig",
+    "TrainResult",
+    "TrainingState",
+    "Transition",
+    "VideoConfig",
+    "VideoData",
+    "check_boundary",
+    "check_env",
+    "deterministic",
+    "eval_rollout",
+    "gae",
+    "list_envs",
+    "make_env",
+    "ppo_loss",
+    "record_episode",
+    "train_ppo",
+    "unroll_env",
+]

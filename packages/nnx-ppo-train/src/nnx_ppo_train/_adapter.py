@@ -1,0 +1,89 @@
+"""PPOAdapter: from a network's heads to the record that PPO reads."""
+
+from typing import Any
+
+import jax
+from jaxtyping import Array
+from nnx_stateful import Call, Container, PyTree, StatefulModule
+
+from ._types import PPONetworkOutput
+
+_SAMPLER_KEYS = frozenset({"action", "log_likelihood"})
+
+
+class PPOAdapter(Container):
+    """Runs an action port and a value port on the same input.
+
+    Args:
+      action: a module whose output is a tree of sampler outputs
+        ``{"action": ..., "log_likelihood": ...}``: one sampler, or a Map of samplers.
+      value: a module whose output is a tree of values (B,) or (B, 1), one leaf per reward.
+
+    Raises:
+      TypeError: on call, if the action port returns something other than sampler outputs.
+      ValueError: on call, if a value is not one number per row.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from flax import nnx
+      >>> from nnx_ppo_train import NormalTanhSampler
+      >>> from nnx_stateful import Dense, Sequential
+      >>> rngs = nnx.Rngs(0)
+      >>> net = PPOAdapter(
+      ...     action=Sequential([Dense(3, 4, rngs), NormalTanhSampler(rngs, entropy_weight=0.01)]),
+      ...     value=Dense(3, 1, rngs),
+      ... )
+      >>> out = net(net.initialize_state(5), jnp.ones((5, 3))).output
+      >>> out.actions.shape, out.loglikelihoods.shape, out.value_estimates.shape
+      ((5, 2), (5,), (5,))
+    """
+
+    def __init__(self, action: StatefulModule, value: StatefulModule):
+        super().__init__({"action": action, "value": value})
+
+    @property
+    def action(self) -> StatefulModule:
+        """The action port."""
+        return self.children["action"]
+
+    @property
+    def value(self) -> StatefulModule:
+        """The value port."""
+        return self.children["value"]
+
+    def route(self, call: Call, x: PyTree) -> PPONetworkOutput:
+        sampled = call("action", x)
+        leaves, treedef = jax.tree.flatten(sampled, is_leaf=_is_sampler_output)
+        if not leaves or not all(map(_is_sampler_output, leaves)):
+            raise TypeError(
+                "PPOAdapter: expected the action port to return sampler outputs "
+                "{'action', 'log_likelihood'}, got "
+                f"{jax.tree.map(lambda leaf: leaf.shape, sampled)}; end it with a sampler such as "
+                "NormalTanhSampler, or a Map of samplers"
+            )
+        likelihoods = [leaf["log_likelihood"] for leaf in leaves]
+        lead = likelihoods[0].shape
+        values = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: _one_per_row(path, leaf, lead), call("value", x)
+        )
+        return PPONetworkOutput(
+            actions=treedef.unflatten([leaf["action"] for leaf in leaves]),
+            loglikelihoods=treedef.unflatten(likelihoods),
+            value_estimates=values,
+        )
+
+
+def _is_sampler_output(node: Any) -> bool:
+    return isinstance(node, dict) and node.keys() == _SAMPLER_KEYS
+
+
+def _one_per_row(path: Any, value: Array, lead: tuple[int, ...]) -> Array:
+    """Drops a trailing axis of 1; the rank decides, for B or T may be 1 as well."""
+    if value.ndim == len(lead) + 1 and value.shape[-1] == 1:
+        value = value[..., 0]
+    if value.shape != lead:
+        raise ValueError(
+            f"PPOAdapter: value{jax.tree_util.keystr(path)}: expected one value per row, {lead} "
+            f"or {(*lead, 1)}, got {value.shape}; end the value port with a layer of width 1"
+        )
+    return value

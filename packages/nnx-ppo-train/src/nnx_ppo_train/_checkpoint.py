@@ -1,0 +1,249 @@
+"""Checkpoints: a training state on disk, and back. Arrays by Orbax, the rest as JSON."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from flax import nnx
+from nnx_stateful import StatefulModule, initial_state, rebuild
+
+from ._checkpoint_leaves import check_leaves, describe, empty, named_leaves, restored, storable
+from ._config import TrainConfig
+from ._config_json import config_to_json
+from ._env_batch import EnvBatch
+from ._episodes import EpisodeTally
+from ._optimizer import make_optimizer
+from ._types import TrainingState
+from .envs._checks import positive_int
+
+FORMAT = "nnx-ppo-train checkpoint"
+VERSION = 1
+_ARRAYS, _RECORD, _UNFINISHED = "arrays", "checkpoint.json", ".unfinished-"
+
+
+def make_checkpoint_fn(
+    directory: str | os.PathLike[str], config: TrainConfig | None = None, *, keep: int | None = None
+) -> Callable[[TrainingState, int], None]:
+    """Returns a ``checkpoint_fn`` for :func:`train_ppo` that saves below a directory.
+
+    Checkpoints are called ``step_0000512000``. One appears when it is complete, and only then are
+    old ones deleted, so that there is a whole one at any time. A state that is there already, as
+    when training is resumed, is not written again.
+
+    Args:
+      directory: where to save; made when needed.
+      config: noted down beside the arrays.
+      keep: how many of the newest checkpoints to keep; None for all of them.
+
+    Raises:
+      TypeError, ValueError: if ``keep`` is no whole number of at least 1. The function that is
+        returned raises ValueError where the directory holds checkpoints of another run, or of
+        later steps.
+
+    Example:
+      >>> from nnx_ppo_train import EvalConfig, PPOConfig, TrainConfig, make_env, train_ppo
+      >>> from nnx_ppo_train.presets import make_mlp_actor_critic
+      >>> ppo = PPOConfig(n_envs=8, rollout_length=4, total_steps=64)
+      >>> config = TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False))
+      >>> env, net = make_env("cartpole"), make_mlp_actor_critic(4, 1, nnx.Rngs(0))
+      >>> result = train_ppo(env, net, config, checkpoint_fn=make_checkpoint_fn("saved", keep=1))
+      >>> state = load_checkpoint(latest_checkpoint("saved"), net, env, config)
+      >>> state.steps_taken
+      64
+    """
+    folder = Path(directory).absolute()
+    if keep is not None:
+        positive_int(keep, "make_checkpoint_fn: keep")
+
+    def checkpoint_fn(state: TrainingState, step: int) -> None:
+        target = folder / f"step_{step:010d}"
+        later = [path.name for path in _checkpoints(folder) if path.name > target.name]
+        if later:
+            raise ValueError(
+                f"{folder}: expected no checkpoints after step {step}, found {', '.join(later)}; "
+                "save into another directory, or delete them"
+            )
+        if target.exists():
+            _check_same(target, state)
+        else:
+            save_checkpoint(target, state, config)
+        for leftover in folder.glob(f"{_UNFINISHED}*"):
+            shutil.rmtree(leftover)
+        for old in _checkpoints(folder)[:-keep] if keep is not None else ():
+            shutil.rmtree(old)
+
+    return checkpoint_fn
+
+
+def save_checkpoint(
+    path: str | os.PathLike[str], state: TrainingState, config: TrainConfig | None = None
+) -> None:
+    """Saves a training state as one checkpoint.
+
+    The checkpoint is written beside its place and moved there when it is complete.
+
+    Args:
+      path: a folder that does not exist yet; those above it are made.
+      state: what to save.
+      config: noted down beside the arrays.
+
+    Raises:
+      ValueError: if the path exists.
+    """
+    path = Path(path).absolute()
+    if path.exists():
+        raise ValueError(f"{path}: expected a path that does not exist yet, there is a file there")
+    leaves = named_leaves(_tree(state))
+    record = {
+        "format": FORMAT,
+        "version": VERSION,
+        "steps_taken": state.steps_taken,
+        "leaves": {name: describe(leaf) for name, leaf in leaves.items()},
+        "config": config_to_json(config),
+    }
+    unfinished = path.parent / f"{_UNFINISHED}{path.name}-{os.getpid()}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(unfinished / _ARRAYS, storable(leaves))
+    (unfinished / _RECORD).write_text(json.dumps(record, indent=1))
+    unfinished.rename(path)
+
+
+def load_checkpoint(
+    path: str | os.PathLike[str],
+    networks: StatefulModule,
+    env: Any,
+    config: TrainConfig | None = None,
+) -> TrainingState:
+    """Loads a checkpoint, to go on with ``train_ppo(..., initial_state=state)``.
+
+    Training that goes on gives bit for bit what it would have given without the break.
+
+    Args:
+      path: one checkpoint, for instance from :func:`latest_checkpoint`.
+      networks: a network built as the saved one was; it lends its structure and stays as it is.
+      env: the environment that the saved run was trained in.
+      config: the saved run's config: number of environments and kind of optimiser.
+
+    Returns:
+      The training state with a network of its own.
+
+    Raises:
+      FileNotFoundError: if there is nothing at the path.
+      ValueError: if it is no checkpoint, or its arrays are not those that network, environment
+        and config want; the message names the first that differ.
+    """
+    path = Path(path).absolute()
+    record = _read_record(path)
+    graphdef, _ = nnx.split(networks)
+    shapes = _shapes(networks, env, config or TrainConfig())
+    named = named_leaves(shapes)
+    check_leaves(path, record["leaves"], named)
+    arrays = _read_arrays(path, record["leaves"])
+    leaves = [restored(arrays[name], record["leaves"][name]) for name in named]
+    tree = jax.tree.unflatten(jax.tree.structure(shapes), leaves)
+    variables = tree.pop("networks")
+    return TrainingState(
+        networks=nnx.merge(graphdef, variables), steps_taken=record["steps_taken"], **tree
+    )
+
+
+def latest_checkpoint(directory: str | os.PathLike[str]) -> Path:
+    """Returns the newest checkpoint that :func:`make_checkpoint_fn` left in a directory.
+
+    Raises:
+      FileNotFoundError: if there is none.
+    """
+    found = _checkpoints(Path(directory))
+    if not found:
+        problem = "no checkpoint in it" if Path(directory).is_dir() else "no such directory"
+        raise FileNotFoundError(f"{directory}: expected a directory of checkpoints; {problem}")
+    return found[-1]
+
+
+def _checkpoints(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("step_*") if (path / _RECORD).is_file())
+
+
+def _tree(state: TrainingState) -> dict[str, Any]:
+    return {
+        "networks": nnx.split(state.networks)[1],
+        "network_states": state.network_states,
+        "env_states": state.env_states,
+        "optimizer": state.optimizer,
+        "rng_key": state.rng_key,
+        "episodes": state.episodes,
+    }
+
+
+def _shapes(networks: StatefulModule, env: Any, config: TrainConfig) -> dict[str, Any]:
+    """The tree of a training state as shapes."""
+    graphdef, variables = nnx.split(networks)
+    n_envs = config.ppo.n_envs
+    batch = EnvBatch(env, n_envs)
+
+    def build(variables: Any, key: Any) -> dict[str, Any]:
+        network = rebuild(graphdef, variables)
+        return {
+            "networks": variables,
+            "network_states": initial_state(network, n_envs),
+            "env_states": batch.reset(key),
+            "optimizer": make_optimizer(config.ppo).init(nnx.state(network, nnx.Param)),
+            "rng_key": key,
+            "episodes": EpisodeTally.zero(n_envs),
+        }
+
+    return jax.eval_shape(build, variables, jax.eval_shape(lambda: jax.random.key(0)))
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: expected a checkpoint, there is nothing")
+    file = path / _RECORD
+    if not file.is_file():
+        inside = [entry.name for entry in _checkpoints(path)] if path.is_dir() else []
+        hint = f"; it is a directory of checkpoints, load {inside[-1]} in it" if inside else ""
+        raise ValueError(f"{path}: expected a checkpoint, there is no {_RECORD} in it{hint}")
+    record = json.loads(file.read_text())
+    if record.get("format") != FORMAT or record.get("version") != VERSION:
+        raise ValueError(
+            f"{file}: expected format {FORMAT!r}, version {VERSION}, got "
+            f"{record.get('format')!r}, version {record.get('version')!r}; load it with the release "
+            "of nnx-ppo-train that wrote it"
+        )
+    return record
+
+
+def _read_arrays(path: Path, leaves: dict[str, Any]) -> dict[str, np.ndarray]:
+    wanted = {}
+    for name, leaf in leaves.items():
+        array = empty(leaf)
+        if array.size:
+            wanted[name] = array
+    with ocp.StandardCheckpointer() as checkpointer:
+        found = checkpointer.restore(path / _ARRAYS, wanted)
+    return {name: found.get(name, empty(leaf)) for name, leaf in leaves.items()}
+
+
+def _check_same(path: Path, state: TrainingState) -> None:
+    """Raises ValueError unless the checkpoint holds this very state."""
+    record = _read_record(path)
+    leaves = named_leaves(_tree(state))
+    described = {name: describe(leaf) for name, leaf in leaves.items()}
+    same = record["leaves"] == described and record["steps_taken"] == state.steps_taken
+    if same:
+        saved = _read_arrays(path, record["leaves"])
+        given = storable(leaves)
+        same = all(array.tobytes() == saved[name].tobytes() for name, array in given.items())
+    if not same:
+        raise ValueError(
+            f"{path}: expected the state that is about to be saved, got one of another run; save "
+            "into another directory, or delete the checkpoint"
+        )

@@ -1,0 +1,103 @@
+"""Configs as JSON and back."""
+
+import dataclasses
+import difflib
+import enum
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+Record = TypeVar("Record")
+
+
+def config_to_json(config: Any) -> Any:
+    """Turns a config into what JSON can hold.
+
+    Args:
+      config: a frozen dataclass of numbers, strings, flags, tuples, dicts and further dataclasses.
+
+    Returns:
+      Dicts, lists, strings and numbers; flags by name, several joined by "|".
+
+    Example:
+      >>> from nnx_ppo_train import EvalConfig
+      >>> config_to_json(EvalConfig(n_envs=8))["logging_level"]
+      'NONE'
+    """
+    if dataclasses.is_dataclass(config):
+        fields = dataclasses.fields(config)
+        return {field.name: config_to_json(getattr(config, field.name)) for field in fields}
+    if isinstance(config, enum.Flag):
+        return flag_to_text(config)
+    if isinstance(config, Mapping):
+        return {str(key): config_to_json(value) for key, value in config.items()}
+    if isinstance(config, list | tuple):
+        return [config_to_json(value) for value in config]
+    return config
+
+
+def config_from_json(kind: type[Record], data: Any, where: str) -> Record:
+    """Rebuilds a config from what :func:`config_to_json` made; fields that lack keep defaults.
+
+    Args:
+      kind: the config's class.
+      data: a dict of its fields.
+      where: what to call it in errors.
+
+    Raises:
+      TypeError: if ``data`` is no dict.
+      ValueError: if a field is unknown, or its value illegal.
+
+    Example:
+      >>> from nnx_ppo_train import PPOConfig
+      >>> config_from_json(PPOConfig, config_to_json(PPOConfig()), "ppo") == PPOConfig()
+      True
+    """
+    if not isinstance(data, Mapping):
+        raise TypeError(f"{where}: expected an object with fields, got {data!r}")
+    hints = typing.get_type_hints(kind)
+    for name in data:
+        if name not in hints:
+            near = difflib.get_close_matches(name, hints, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(hints)}"
+            raise ValueError(f"{where}: {kind.__name__} has no field {name!r}{hint}")
+    return kind(
+        **{name: _value(hints[name], value, f"{where}.{name}") for name, value in data.items()}
+    )
+
+
+def flag_to_text(flag: enum.Flag) -> str:
+    """Name of a flag; several are joined by "|"."""
+    if flag.name is not None and "|" not in flag.name:
+        return flag.name
+    return "|".join(member.name or "" for member in type(flag) if member in flag)
+
+
+def flag_from_text(kind: type[Record], text: str, where: str) -> Record:
+    """Reads a flag, or several joined by "|" or ",".
+
+    Raises:
+      ValueError: if there is no flag of such a name.
+    """
+    members: Mapping[str, Any] = getattr(kind, "__members__")  # noqa: B009 - Record is an enum
+    flag = kind(0)  # type: ignore[call-arg]
+    for name in text.replace(",", "|").split("|"):
+        if name.strip().upper() not in members:
+            raise ValueError(
+                f"{where}: expected {', '.join(members)}, or several joined by ',', got {name!r}"
+            )
+        flag |= members[name.strip().upper()]
+    return flag
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    for kind in kinds:
+        if dataclasses.is_dataclass(kind):
+            return config_from_json(typing.cast(type, kind), value, where)
+        if isinstance(kind, type) and issubclass(kind, enum.Flag):
+            return flag_from_text(kind, value, where)
+        if typing.get_origin(kind) is tuple and isinstance(value, list):
+            return tuple(value)
+    return value

@@ -1,0 +1,176 @@
+"""Deterministic episodes, for measuring."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int, Key
+from nnx_stateful import PyTree, StatefulModule, initial_state, rebuild, rekey_noise, select_rows
+
+from ._actions import for_environment
+from ._config import EvalConfig, LoggingLevel
+from ._env_batch import EnvBatch, ended
+from ._metrics import distribution, flatten_metrics
+
+
+def deterministic(networks: StatefulModule) -> StatefulModule:
+    """Returns a view of the network whose stochastic layers act by their mode or mean.
+
+    The view shares the variables; the network itself stays as it is.
+    """
+    return nnx.view(networks, deterministic=True, raise_if_not_found=False)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class _Episodes:
+    """Episodes under way.
+
+    Attributes:
+      env: environment states, leaves (B, ...).
+      network: carry state, leaves (B, ...).
+      streams: RNG streams of the network.
+      step: () steps so far.
+      over: (B,) the episode has ended.
+      returns: tree of (B,) rewards summed up to the end.
+      lengths: (B,) steps up to the end.
+      sums: tree of (B, ...) metrics summed up to the end.
+    """
+
+    env: Any
+    network: PyTree
+    streams: PyTree
+    step: Int[Array, ""]
+    over: Bool[Array, " B"]
+    returns: PyTree
+    lengths: Int[Array, " B"]
+    sums: PyTree
+
+
+def eval_rollout(
+    env: Any,
+    networks: StatefulModule,
+    n_envs: int,
+    max_episode_length: int,
+    key: Key[Array, ""],
+    logging_percentiles: tuple[int, ...] | None = None,
+    logging_level: LoggingLevel = LoggingLevel.NONE,
+) -> dict[str, Float[Array, ""]]:
+    """Runs one deterministic episode per environment and reports returns and lengths.
+
+    Args:
+      env: the environment, not vectorised.
+      networks: the network; evaluated through a deterministic view.
+      n_envs: episodes B.
+      max_episode_length: steps after which episodes are cut.
+      key: key of initial states and of noise that has no deterministic form.
+      logging_percentiles: percentiles to report besides mean and standard deviation.
+      logging_level: ENV_METRICS and NETWORK_METRICS add averages over the episodes.
+
+    Returns:
+      Scalars under ``eval/``: ``eval/episode_reward/mean`` and so on (the return, summed over
+      reward keys; per key below it where there are several), ``eval/lifespan/mean`` (steps).
+    """
+    final = _run(env, deterministic(networks), n_envs, max_episode_length, key, logging_level)
+    total = sum(jax.tree.leaves(final.returns), jnp.zeros(n_envs))
+    metrics = distribution("eval/episode_reward", total, logging_percentiles)
+    if len(jax.tree.leaves(final.returns)) > 1:
+        for name, value in flatten_metrics(final.returns, "eval/episode_reward").items():
+            metrics |= distribution(name, value, logging_percentiles)
+    metrics |= distribution("eval/lifespan", final.lengths.astype(float), logging_percentiles)
+    for name, value in flatten_metrics(final.sums, "eval").items():
+        steps = final.lengths.reshape((n_envs,) + (1,) * (value.ndim - 1))
+        metrics[name] = jnp.mean(value / jnp.maximum(steps, 1))
+    metrics["eval/deterministic"] = jnp.ones(())
+    return metrics
+
+
+def _run(
+    env: Any,
+    networks: StatefulModule,
+    n_envs: int,
+    max_episode_length: int,
+    key: Key[Array, ""],
+    level: LoggingLevel,
+) -> _Episodes:
+    batch = EnvBatch(env, n_envs)
+    graphdef, streams, rest = nnx.split(networks, nnx.RngState, ...)
+    env_key, noise_key = jax.random.split(key)
+    states = batch.reset(env_key)
+
+    def step(episodes: _Episodes) -> _Episodes:
+        network = rebuild(graphdef, episodes.streams, rest)
+        out = network(episodes.network, episodes.env.obs)
+        actions = for_environment(env, episodes.env, out.output.actions)
+        stepped = batch.step(episodes.env, actions)
+        going_on = ~episodes.over
+        over = episodes.over | ended(stepped)[0]
+        return _Episodes(
+            env=batch.select(going_on, stepped, episodes.env),
+            network=out.next_state,
+            streams=nnx.state(network, nnx.RngState),
+            step=episodes.step + 1,
+            over=over,
+            returns=_add(episodes.returns, stepped.reward, going_on),
+            lengths=episodes.lengths + going_on,
+            sums=_add(episodes.sums, _wanted(stepped.metrics, out.metrics, level), going_on),
+        )
+
+    network_state = rekey_noise(initial_state(networks, n_envs), noise_key)
+    shapes = jax.eval_shape(
+        lambda: _wanted(states.metrics, networks(network_state, states.obs).metrics, level)
+    )
+    start = _Episodes(
+        env=states,
+        network=network_state,
+        streams=streams,
+        step=jnp.int32(0),
+        over=states.done.astype(bool),
+        returns=jax.tree.map(jnp.zeros_like, states.reward),
+        lengths=jnp.zeros(n_envs, jnp.int32),
+        sums=jax.tree.map(lambda s: jnp.zeros(_with_rows(s.shape, n_envs), s.dtype), shapes),
+    )
+    return jax.lax.while_loop(
+        lambda e: (e.step < max_episode_length) & ~jnp.all(e.over), step, start
+    )
+
+
+def _add(total: PyTree, increment: PyTree, mask: Bool[Array, " B"]) -> PyTree:
+    """Adds per-row increments where the mask is set; the first end of an episode stops the sum."""
+
+    def add(old: Array, new: Array) -> Array:
+        return select_rows(mask, old + jnp.broadcast_to(new, old.shape).astype(old.dtype), old)
+
+    return jax.tree.map(add, total, increment)
+
+
+def _wanted(env_metrics: PyTree, network_metrics: PyTree, level: LoggingLevel) -> dict[str, PyTree]:
+    wanted = {}
+    if LoggingLevel.ENV_METRICS in level:
+        wanted["env"] = env_metrics
+    if LoggingLevel.NETWORK_METRICS in level:
+        wanted["net"] = network_metrics
+    return wanted
+
+
+def _with_rows(shape: tuple[int, ...], n_envs: int) -> tuple[int, ...]:
+    return shape if shape[:1] == (n_envs,) else (n_envs, *shape)
+
+
+def make_evaluate(env: Any, graphdef: Any, config: EvalConfig) -> Any:
+    """Returns the compiled ``evaluate(variables, key) -> metrics`` of a training loop."""
+
+    def evaluate(variables: PyTree, key: Key[Array, ""]) -> dict[str, Array]:
+        return eval_rollout(
+            env,
+            rebuild(graphdef, variables),
+            config.n_envs,
+            config.max_episode_length,
+            key,
+            config.logging_percentiles,
+            config.logging_level,
+        )
+
+    return jax.jit(evaluate)

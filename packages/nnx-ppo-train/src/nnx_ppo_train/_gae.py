@@ -1,0 +1,59 @@
+"""Generalised advantage estimation: a pure function of arrays."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+def gae(
+    rewards: Float[Array, "T B"],
+    values: Float[Array, "T B"],
+    bootstrap_values: Float[Array, "T B"],
+    done: Bool[Array, "T B"],
+    *,
+    discount: float,
+    lambda_: float,
+    ignored: Bool[Array, "T B"] | None = None,
+) -> Float[Array, "T B"]:
+    """Returns the advantages of a rollout (Schulman et al. 2016, arXiv 1506.02438).
+
+    With V' the value of what follows step t: the bootstrap value where the sequence is cut there
+    (an episode's end, the rollout's end), else the value of step t + 1,
+
+        delta_t = reward_t + discount * V'_t - value_t
+        advantage_t = delta_t + discount * lambda * (1 - done_t) * advantage_{t+1}
+
+    Args:
+      rewards: rewards.
+      values: values of the observations at each step.
+      bootstrap_values: see :class:`Transition`: zero after a termination, the value of the true
+        next state after a truncation and at the last step.
+      done: the row's episode ended with the step, for whatever reason.
+      discount: discount per step, in [0, 1].
+      lambda_: lambda, in [0, 1].
+      ignored: steps whose own delta counts as zero, or None.
+
+    Returns:
+      Advantages, in the unit of the rewards.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> one, zero = jnp.ones((2, 1)), jnp.zeros((2, 1))
+      >>> gae(one, zero, zero, zero.astype(bool), discount=0.5, lambda_=1.0)[:, 0].tolist()
+      [1.5, 1.0]
+    """
+    following = jnp.concatenate([values[1:], bootstrap_values[-1:]])
+    following = jnp.where(done, bootstrap_values, following)
+    delta = rewards + discount * following - values
+    if ignored is not None:
+        delta = jnp.where(ignored, 0.0, delta)
+    decay = discount * lambda_ * (1.0 - done.astype(delta.dtype))
+
+    def compose(later: tuple[Array, Array], earlier: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Joins two stretches of the recursion a_t = delta_t + decay_t * a_{t+1}."""
+        later_decay, later_delta = later
+        earlier_decay, earlier_delta = earlier
+        return earlier_decay * later_decay, earlier_delta + earlier_decay * later_delta
+
+    _, advantages = jax.lax.associative_scan(compose, (decay, delta), reverse=True)
+    return advantages

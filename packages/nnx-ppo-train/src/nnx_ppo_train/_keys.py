@@ -1,0 +1,21 @@
+"""Random keys: each purpose has its own, so that no key is used twice."""
+
+import enum
+
+import jax
+from jaxtyping import Array, Key
+
+
+class Purpose(enum.IntEnum):
+    """What a run draws random numbers for."""
+
+    ENV_RESET = 0
+    NOISE = 1
+    ITERATIONS = 2
+    EVALUATION = 3
+    VIDEO = 4
+
+
+def key_for(seed: int, purpose: Purpose) -> Key[Array, ""]:
+    """Returns the run's key for a purpose."""
+    return jax.random.fold_in(jax.random.key(seed), purpose)

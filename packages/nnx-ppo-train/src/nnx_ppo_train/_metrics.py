@@ -1,0 +1,50 @@
+"""Metrics: trees to flat names, arrays to scalars; both in this one place."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+from nnx_stateful import PyTree
+
+
+def flatten_metrics(tree: PyTree, prefix: str) -> dict[str, Array]:
+    """Flattens a tree to names joined by "/", below ``prefix``.
+
+    Example:
+      >>> sorted(flatten_metrics({"arm": {"mu": 0.0}, "leg": 1.0}, "net"))
+      ['net/arm/mu', 'net/leg']
+    """
+    return {
+        "/".join([prefix, *(_step(entry) for entry in path)]): jnp.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def distribution(
+    name: str, value: Array, percentiles: tuple[int, ...] | None
+) -> dict[str, Float[Array, ""]]:
+    """Mean and standard deviation of an array and, where asked for, its percentiles."""
+    value = jnp.asarray(value, jnp.result_type(float))
+    found = {f"{name}/mean": value.mean(), f"{name}/std": value.std()}
+    for level in percentiles or ():
+        found[f"{name}/p{level:g}"] = jnp.percentile(value, level)
+    return found
+
+
+def summarize(
+    tree: PyTree, prefix: str, percentiles: tuple[int, ...] | None
+) -> dict[str, Float[Array, ""]]:
+    """Flattens a tree and reduces every leaf: scalars stay, arrays become distributions."""
+    found: dict[str, Array] = {}
+    for name, value in flatten_metrics(tree, prefix).items():
+        found |= {name: value} if value.ndim == 0 else distribution(name, value, percentiles)
+    return found
+
+
+def _step(entry: Any) -> str:
+    """The plain name of one step of a tree path."""
+    for attribute in ("key", "name", "idx"):
+        if hasattr(entry, attribute):
+            return str(getattr(entry, attribute))
+    return str(entry)

@@ -1,0 +1,146 @@
+"""Collecting experience: the network and the environments in one scan."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Key
+from nnx_stateful import PyTree, StatefulModule, rebuild, reset_rows
+
+from ._actions import for_environment
+from ._env_batch import EnvBatch, EnvResets, ended
+from ._pairing import match_rewards
+from ._types import Transition
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutOptions:
+    """How a rollout treats the ends of episodes; the fields are those of PPOConfig.
+
+    Attributes:
+      truncation: "bootstrap" stores the value of the true last observation, "mask" does not.
+      env_resets: "pool" or "fresh".
+    """
+
+    truncation: Literal["bootstrap", "mask"] = "bootstrap"
+    env_resets: Literal["pool", "fresh"] = "fresh"
+
+
+def unroll_env(
+    env: Any,
+    env_state: Any,
+    networks: StatefulModule,
+    network_state: PyTree,
+    unroll_length: int,
+    rng_key_for_env_reset: Key[Array, ""],
+    options: RolloutOptions | None = None,
+) -> tuple[PyTree, Any, Transition]:
+    """Runs the network in the environments for a number of steps.
+
+    Where an episode ends, the row's environment and carry state are reset after the step. Where
+    it ends by a limit, the value of its true last observation, computed with the carry of that
+    very step, is stored first.
+
+    Args:
+      env: the environment, not vectorised.
+      env_state: environment states, leaves (B, ...).
+      networks: the network; its output is a PPONetworkOutput.
+      network_state: carry state, leaves (B, ...).
+      unroll_length: T.
+      rng_key_for_env_reset: key of the resets in this rollout; used for nothing else.
+      options: treatment of truncations and resets.
+
+    Returns:
+      The carry state and environment states after the last step, and the rollout with leaves
+      (T, B, ...).
+
+    Example:
+      >>> import jax
+      >>> from flax import nnx
+      >>> from nnx_ppo_train.envs import make_env
+      >>> from nnx_ppo_train.presets import make_mlp_actor_critic
+      >>> from nnx_stateful import initial_state
+      >>> env = make_env("cartpole")
+      >>> net = make_mlp_actor_critic(env.observation_size, env.action_size, nnx.Rngs(0))
+      >>> states = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 3))
+      >>> _, _, rollout = unroll_env(
+      ...     env, states, net, initial_state(net, 3), 5, jax.random.key(1)
+      ... )
+      >>> rollout.rewards.shape
+      (5, 3)
+    """
+    options = options or RolloutOptions()
+    batch = EnvBatch(env, jax.tree.leaves(env_state.done)[0].shape[0])
+    resets = EnvResets(batch, options.env_resets)
+    graphdef, streams, rest = nnx.split(networks, nnx.RngState, ...)
+
+    def step(carry: PyTree, _: None) -> tuple[PyTree, Transition]:
+        streams, network_state, env_state, pool = carry
+        network = rebuild(graphdef, streams, rest)
+        out = network(network_state, env_state.obs)
+        stepped = batch.step(env_state, for_environment(env, env_state, out.output.actions))
+        done, truncated = ended(stepped)
+        streams = nnx.state(network, nnx.RngState)
+        bootstrap = jax.tree.map(jnp.zeros_like, stepped.reward)
+        if truncated is not None and options.truncation == "bootstrap":
+            value = _value_of(lambda: rebuild(graphdef, streams, rest), stepped.reward)
+            bootstrap = _where_any(truncated, value, bootstrap, out.next_state, stepped.obs)
+        transition = Transition(
+            obs=env_state.obs,
+            network_output=out.output,
+            rewards=stepped.reward,
+            done=done,
+            truncated=jnp.zeros_like(done) if truncated is None else truncated,
+            bootstrap_value=bootstrap,
+            metrics={"env": stepped.metrics, "net": out.metrics},
+            rollout_extras=out.rollout_extras,
+        )
+        pool, env_state = resets(pool, stepped, done)
+        return (streams, reset_rows(network, out.next_state, done), env_state, pool), transition
+
+    start = (streams, network_state, env_state, resets.start(env_state, rng_key_for_env_reset))
+    (streams, network_state, env_state, _), rollout = jax.lax.scan(
+        step, start, None, length=unroll_length
+    )
+    if jax.tree.leaves(streams):
+        nnx.update(networks, streams)
+    value = _value_of(lambda: rebuild(graphdef, streams, rest), rollout.rewards)
+    rollout = _bootstrap_last(rollout, value(network_state, env_state.obs))
+    return network_state, env_state, rollout
+
+
+def _value_of(
+    network: Callable[[], StatefulModule], rewards: PyTree
+) -> Callable[[PyTree, PyTree], PyTree]:
+    """Returns a function from (carry state, observation) to one value per reward."""
+
+    def value(network_state: PyTree, obs: PyTree) -> PyTree:
+        estimates = match_rewards(network()(network_state, obs).output.value_estimates, rewards)
+        return jax.tree.map(lambda v, r: v.astype(r.dtype), estimates, rewards)
+
+    return value
+
+
+def _where_any(
+    mask: Bool[Array, "B"], value: Callable[..., PyTree], otherwise: PyTree, *inputs: PyTree
+) -> PyTree:
+    """``value(*inputs)`` in the rows of ``mask``, computed only if there are any."""
+
+    def computed(*inputs: PyTree) -> PyTree:
+        return jax.tree.map(lambda v, o: jnp.where(mask, v, o), value(*inputs), otherwise)
+
+    return jax.lax.cond(jnp.any(mask), computed, lambda *_: otherwise, *inputs)
+
+
+def _bootstrap_last(rollout: Transition, last_value: PyTree) -> Transition:
+    """Stores the value of what follows the last step, in the rows whose episode goes on."""
+
+    def at_end(bootstrap: Array, value: Array) -> Array:
+        return bootstrap.at[-1].set(jnp.where(rollout.done[-1], bootstrap[-1], value))
+
+    return dataclasses.replace(
+        rollout, bootstrap_value=jax.tree.map(at_end, rollout.bootstrap_value, last_value)
+    )

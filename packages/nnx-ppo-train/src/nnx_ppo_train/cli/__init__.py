@@ -1,0 +1,1 @@
+"""The command line: `nnx-ppo train`, `eval`, `resume` and `envs`."""

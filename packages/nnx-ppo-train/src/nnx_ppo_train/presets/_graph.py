@@ -1,0 +1,91 @@
+"""The delayed graph: one population per observation entry, a recurrent one, and read-outs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flax import nnx
+from nnx_graph import PopulationGraph
+from nnx_stateful import Filter, Flattener, Map, Sequential, StatefulModule
+
+from .._adapter import PPOAdapter
+from ._heads import Interface, NetworkOptions, make_sampler, normalizer, parameter_sizes
+
+
+def graph_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulModule:
+    """The preset ``graph``: a population graph whose recurrence is a delayed connection.
+
+    Every entry of the observation is read by an input population that feeds ``hidden``; this has
+    a connection to itself with ``options.delay`` and feeds the read-outs.
+
+    Args:
+      env: the environment; its observation is an array or a flat dict of arrays.
+      rngs: source of initial parameters.
+      options: sizes and so on.
+    """
+    interface = Interface.of(env)
+    entries = _entries(interface)
+    graph = PopulationGraph(rngs)
+    for name in entries:
+        graph.add_input(f"in_{name}", interface.width(entries[name]), input_from=name)
+    graph.add_population("hidden", options.hidden_size, activation=nnx.swish)
+    for name in entries:
+        graph.connect(f"in_{name}", "hidden")
+    graph.connect("hidden", "hidden", delay=options.delay)
+    action = _action_port(graph, interface, rngs, options)
+    value = _value_port(graph, interface)
+    graph.finalize()
+    return Sequential(
+        [
+            *normalizer(interface, options),
+            _as_entries(entries),
+            graph,
+            PPOAdapter(action=action, value=value),
+        ]
+    )
+
+
+def _entries(interface: Interface) -> dict[str, str | None]:
+    """Names of the input populations, and the observation key that each reads."""
+    if isinstance(interface.obs, Mapping):
+        return {name: name for name in interface.obs}
+    return {"obs": None}
+
+
+def _as_entries(entries: Mapping[str, str | None]) -> StatefulModule:
+    """Turns the observation into the flat dict that the graph reads."""
+
+    def entry(key: str | None) -> Any:
+        return (lambda x: x) if key is None else key
+
+    return Sequential(
+        [Filter({name: entry(key) for name, key in entries.items()}), Flattener(preserve_levels=1)]
+    )
+
+
+def _action_port(
+    graph: PopulationGraph, interface: Interface, rngs: nnx.Rngs, options: NetworkOptions
+) -> StatefulModule:
+    sizes = parameter_sizes(interface)
+    named = {"action_params": sizes} if isinstance(sizes, int) else sizes
+    for name, size in named.items():
+        graph.add_output(f"out_{name}", size, output_to=name)
+        graph.connect("hidden", f"out_{name}")
+    return Map({name: make_sampler(interface, rngs, options.entropy_weight) for name in named})
+
+
+def _value_port(graph: PopulationGraph, interface: Interface) -> StatefulModule:
+    names = list(interface.reward) if isinstance(interface.reward, Mapping) else ["value"]
+    for name in names:
+        graph.add_output(f"value_{name}", 1, output_to=f"value_{name}")
+        graph.connect("hidden", f"value_{name}")
+    spec: dict[str, Any] = {name: f"value_{name}" for name in names}
+    return Filter(spec)
+
+
+def find_graph(network: StatefulModule) -> PopulationGraph | None:
+    """Returns the first population graph inside a network, or None."""
+    for _, module in nnx.iter_modules(network):
+        if isinstance(module, PopulationGraph):
+            return module
+    return None
+

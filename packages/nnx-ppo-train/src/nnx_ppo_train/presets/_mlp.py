@@ -1,0 +1,90 @@
+"""Feed-forward actor and critic."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flax import nnx
+from nnx_stateful import Normalizer, Sequential, StatefulModule, make_mlp, make_mlp_layers
+
+from .._adapter import PPOAdapter
+from ..samplers import NormalTanhSampler
+from ._heads import Interface, NetworkOptions, action_head, normalizer, pick, value_head
+
+ACTIVATIONS = {"swish": nnx.swish, "tanh": nnx.tanh, "relu": nnx.relu}
+
+
+def make_mlp_actor_critic(
+    obs_size: int,
+    action_size: int,
+    rngs: nnx.Rngs,
+    *,
+    actor_hidden_sizes: Sequence[int] = (64, 64),
+    critic_hidden_sizes: Sequence[int] = (64, 64),
+    activation: str | Callable[..., Any] = "swish",
+    normalize_obs: bool = True,
+    entropy_weight: float = 1e-2,
+    min_std: float = 1e-3,
+    std_scale: float = 1.0,
+    initializer_scale: float = 1.0,
+) -> Sequential:
+    """Builds separate MLPs for actor and critic, for flat observations and continuous actions.
+
+    Args:
+      obs_size: width of the observation (B, obs_size).
+      action_size: width of the action (B, action_size), in (-1, 1).
+      rngs: source of initial parameters and of the sampler's key.
+      actor_hidden_sizes: widths of the actor's hidden layers.
+      critic_hidden_sizes: widths of the critic's hidden layers.
+      activation: "swish", "tanh", "relu" or a function.
+      normalize_obs: whether observations are normalised by running statistics.
+      entropy_weight: weight of the entropy bonus.
+      min_std: added to the standard deviation of actions.
+      std_scale: factor of it.
+      initializer_scale: variance scaling (fan in, uniform) of every layer.
+
+    Returns:
+      A network whose output is a PPONetworkOutput.
+
+    Raises:
+      ValueError: if the activation has no such name.
+
+    Example:
+      >>> net = make_mlp_actor_critic(3, 2, nnx.Rngs(0))
+      >>> len(net)
+      2
+    """
+    if isinstance(activation, str):
+        if activation not in ACTIVATIONS:
+            raise ValueError(
+                f"make_mlp_actor_critic: activation: expected one of {sorted(ACTIVATIONS)} or a "
+                f"function, got {activation!r}"
+            )
+        activation = ACTIVATIONS[activation]
+    kernel_init = nnx.initializers.variance_scaling(initializer_scale, "fan_in", "uniform")
+
+    def sizes(hidden: Sequence[int], out: int) -> list[int]:
+        return [obs_size, *hidden, out]
+
+    sampler = NormalTanhSampler(rngs, entropy_weight, min_std, std_scale)
+    layers = {"activation_last_layer": False, "kernel_init": kernel_init}
+    actor = make_mlp_layers(sizes(actor_hidden_sizes, 2 * action_size), rngs, activation, **layers)
+    critic = make_mlp(sizes(critic_hidden_sizes, 1), rngs, activation, **layers)
+    adapter = PPOAdapter(action=Sequential([*actor, sampler]), value=critic)
+    return Sequential([*([Normalizer(obs_size)] if normalize_obs else []), adapter])
+
+
+def mlp_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulModule:
+    """The preset ``mlp``: separate MLPs for actor and critic, for any environment."""
+    interface = Interface.of(env)
+    actor_key, critic_key = interface.parts(options)
+
+    def trunk(key: str | None) -> list[StatefulModule]:
+        sizes = [interface.width(key), *[options.hidden_size] * options.hidden_layers]
+        return [pick(key), *make_mlp_layers(sizes, rngs, nnx.swish)]
+
+    features = options.hidden_size
+    adapter = PPOAdapter(
+        action=Sequential([*trunk(actor_key), action_head(interface, features, rngs, options)]),
+        value=Sequential([*trunk(critic_key), value_head(interface, features, rngs)]),
+    )
+    return Sequential([*normalizer(interface, options), adapter])

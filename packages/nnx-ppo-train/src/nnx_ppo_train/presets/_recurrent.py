@@ -1,0 +1,61 @@
+"""Recurrent actor-critics: a dense layer, a recurrent layer, and heads."""
+
+from collections.abc import Callable
+from typing import Any
+
+from flax import nnx
+from nnx_stateful import GRU, LRU, LSTM, Dense, Sequential, StatefulModule
+
+from .._adapter import PPOAdapter
+from ._heads import Interface, NetworkOptions, action_head, normalizer, pick, value_head
+
+Layer = Callable[[int, int, nnx.Rngs], StatefulModule]
+
+
+def recurrent_network(
+    layer: Layer, env: Any, rngs: nnx.Rngs, options: NetworkOptions
+) -> StatefulModule:
+    """Builds an actor-critic around a recurrent layer.
+
+    Actor and critic share the trunk where they see the same observation.
+
+    Args:
+      layer: ``layer(in_features, hidden_features, rngs)``.
+      env: the environment.
+      rngs: source of initial parameters.
+      options: sizes and so on.
+    """
+    interface = Interface.of(env)
+    actor_key, critic_key = interface.parts(options)
+    size = options.hidden_size
+
+    def trunk(key: str | None) -> list[StatefulModule]:
+        encoder = Dense(interface.width(key), size, rngs, activation=nnx.swish)
+        return [pick(key), encoder, layer(size, size, rngs)]
+
+    action = action_head(interface, size, rngs, options)
+    value = value_head(interface, size, rngs)
+    if actor_key == critic_key:
+        body = [*trunk(actor_key), PPOAdapter(action, value)]
+    else:
+        body = [
+            PPOAdapter(
+                Sequential([*trunk(actor_key), action]), Sequential([*trunk(critic_key), value])
+            )
+        ]
+    return Sequential([*normalizer(interface, options), *body])
+
+
+def lstm_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulModule:
+    """The preset ``lstm``."""
+    return recurrent_network(LSTM, env, rngs, options)
+
+
+def gru_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulModule:
+    """The preset ``gru``."""
+    return recurrent_network(GRU, env, rngs, options)
+
+
+def lru_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulModule:
+    """The preset ``lru``."""
+    return recurrent_network(LRU, env, rngs, options)

@@ -1,0 +1,60 @@
+"""The table of presets. A new one is a file and a row here."""
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from flax import nnx
+from nnx_stateful import StatefulModule
+
+from ._graph import graph_network
+from ._heads import NetworkOptions
+from ._mlp import mlp_network
+from ._recurrent import gru_network, lru_network, lstm_network
+
+Preset = Callable[[Any, nnx.Rngs, NetworkOptions], StatefulModule]
+
+NETWORKS: dict[str, tuple[Preset, str]] = {
+    "graph": (graph_network, "population graph with a delayed recurrent connection"),
+    "mlp": (mlp_network, "separate MLPs for actor and critic, no memory"),
+    "lstm": (lstm_network, "dense layer, LSTM, heads"),
+    "gru": (gru_network, "dense layer, GRU, heads"),
+    "lru": (lru_network, "dense layer, linear recurrent unit, heads"),
+}
+
+
+def list_networks() -> dict[str, str]:
+    """Returns the one-line description of every preset by name."""
+    return {name: description for name, (_, description) in NETWORKS.items()}
+
+
+def make_network(
+    name: str, env: Any, rngs: nnx.Rngs, options: NetworkOptions | None = None
+) -> StatefulModule:
+    """Builds a preset network for an environment.
+
+    Args:
+      name: one of ``list_networks()``.
+      env: the environment; presets read its observation, reward and ``action_size``.
+      rngs: source of initial parameters.
+      options: sizes and so on.
+
+    Returns:
+      A network whose output is a PPONetworkOutput.
+
+    Raises:
+      ValueError: if there is no such preset; the message has the nearest names.
+
+    Example:
+      >>> from nnx_ppo_train.envs import make_env
+      >>> net = make_network("gru", make_env("cartpole"), nnx.Rngs(0))
+      >>> net.initialize_state(2)["3"].shape
+      (2, 64)
+    """
+    if name not in NETWORKS:
+        near = difflib.get_close_matches(str(name), NETWORKS, n=3)
+        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise ValueError(
+            f"make_network: no network is called {name!r}.{hint} There are {', '.join(NETWORKS)}."
+        )
+    return NETWORKS[name][0](env, rngs, options or NetworkOptions())

@@ -1,0 +1,106 @@
+"""What every sampler shares: noise in the carry, the rollout's action in the extras."""
+
+import abc
+import dataclasses
+from typing import Any
+
+import jax
+from flax import nnx
+from jaxtyping import Array, Float, Key
+from nnx_stateful import (
+    NoiseKey,
+    NoiseState,
+    PyTree,
+    StatefulModule,
+    StatefulModuleOutput,
+    draw_noise,
+    noise_state,
+)
+
+from .._validate import number
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """An action under the current distribution; leaves lead with (B,) or (T, B).
+
+    Attributes:
+      action: what the environment gets.
+      log_likelihood: log density (or probability) of the action, summed over its components.
+      entropy: entropy of the distribution, exact or estimated from stored noise.
+      metrics: parameters worth logging.
+    """
+
+    action: Array
+    log_likelihood: Float[Array, "*lead"]
+    entropy: Float[Array, "*lead"]
+    metrics: dict[str, Array]
+
+
+class ActionSampler(StatefulModule):
+    """Base of all samplers; a distribution implements ``draw``, ``act`` and ``evaluate``.
+
+    Without rollout_extras a sampler draws an action and emits what it drew; with them it
+    evaluates the stored action under the current parameters and draws nothing. ``eval()`` (or
+    ``nnx.view(..., deterministic=True)``) makes it return the mode.
+
+    Args:
+      rngs: gives one key; noise is counted from it in the carry state.
+      entropy_weight: weight of the negative entropy in the regularization loss, at least 0.
+    """
+
+    def __init__(self, rngs: nnx.Rngs, entropy_weight: float = 0.0):
+        self.deterministic = False
+        self.entropy_weight = entropy_weight
+        number(self, "entropy_weight", at_least=0.0)
+        self.noise_key = NoiseKey(rngs())
+
+    @abc.abstractmethod
+    def draw(self, key: Key[Array, ""], features: int) -> PyTree:
+        """Draws the noise of one row at one step, for parameters of that many features."""
+
+    @abc.abstractmethod
+    def act(self, params: Float[Array, "*lead F"], noise: PyTree | None) -> PyTree:
+        """Returns the extras of an action drawn with ``noise``; None means the mode."""
+
+    @abc.abstractmethod
+    def evaluate(self, params: Float[Array, "*lead F"], extras: PyTree) -> Evaluation:
+        """Evaluates the action that ``extras`` describe."""
+
+    def initialize_state(self, batch_size: int) -> NoiseState:
+        return noise_state(self.noise_key.get_value(), batch_size)
+
+    def __call__(
+        self, state: NoiseState, x: Float[Array, "B F"], rollout_extras: PyTree = None
+    ) -> StatefulModuleOutput:
+        return self._run(state, x, rollout_extras, steps=None)
+
+    def unroll(
+        self,
+        state: NoiseState,
+        xs: Float[Array, "T B F"],
+        done: Any = None,
+        rollout_extras: PyTree = None,
+    ) -> StatefulModuleOutput:
+        del done  # noise goes on over the ends of episodes
+        return self._run(state, xs, rollout_extras, steps=xs.shape[0])
+
+    def _run(
+        self, state: NoiseState, params: Array, extras: PyTree, steps: int | None
+    ) -> StatefulModuleOutput:
+        if extras is None:
+            extras = jax.lax.stop_gradient(self._act_afresh(state, params, steps))
+        result = self.evaluate(params, extras)
+        return StatefulModuleOutput(
+            next_state=state.advance(1 if steps is None else steps),
+            output={"action": result.action, "log_likelihood": result.log_likelihood},
+            regularization_loss=-self.entropy_weight * result.entropy,
+            metrics={**result.metrics, "entropy": result.entropy},
+            rollout_extras=extras,
+        )
+
+    def _act_afresh(self, state: NoiseState, params: Array, steps: int | None) -> PyTree:
+        if self.deterministic:
+            return self.act(params, None)
+        noise = draw_noise(state, lambda key: self.draw(key, params.shape[-1]), steps)
+        return self.act(params, noise)

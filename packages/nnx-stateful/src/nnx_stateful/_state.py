@@ -1,0 +1,121 @@
+"""Carry state: made in one place, reset in one place, compared in one place."""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from ._output import PyTree
+
+if TYPE_CHECKING:
+    from ._protocol import StatefulModule
+
+
+def initial_state(module: "StatefulModule", batch_size: int) -> PyTree:
+    """Returns ``module.initialize_state(batch_size)``, checked and without weak types.
+
+    Args:
+      module: the network.
+      batch_size: number of rows B.
+
+    Returns:
+      The carry state, every leaf a JAX array that leads with B.
+
+    Raises:
+      ValueError: if a leaf does not lead with B.
+
+    Example:
+      >>> from nnx_stateful import GRU
+      >>> from flax import nnx
+      >>> initial_state(GRU(2, 4, nnx.Rngs(0)), 3).shape
+      (3, 4)
+    """
+
+    def strong(path: Any, leaf: Any) -> Array:
+        leaf = jnp.asarray(leaf)
+        if leaf.shape[:1] != (batch_size,):
+            raise ValueError(
+                f"{type(module).__name__}.initialize_state({batch_size}): expected every leaf "
+                f"to lead with the batch axis ({batch_size}, ...), got shape {leaf.shape} at "
+                f"{_name(path)}; build it with that leading axis, also where rows share a value"
+            )
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return leaf
+        return jax.lax.convert_element_type(leaf, leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(strong, module.initialize_state(batch_size))
+
+
+def reset_rows(module: "StatefulModule", state: PyTree, done: Bool[Array, "B"]) -> PyTree:
+    """Resets the carry state of the rows whose episode has ended: the one reset there is.
+
+    Args:
+      module: the network whose ``reset_state`` says what a fresh row looks like.
+      state: carry state, leaves (B, ...).
+      done: (B,), true (or nonzero) where the row is reset.
+
+    Returns:
+      The carry state in which the done rows are fresh and the others untouched.
+
+    Raises:
+      ValueError: if ``reset_state`` changes the tree, a shape or a dtype.
+    """
+    if not jax.tree.leaves(state):
+        return state
+
+    def fresh_row(row: PyTree) -> PyTree:
+        fresh = module.reset_state(row)
+        check_same_state(row, fresh, f"{type(module).__name__}.reset_state", _RESET_HINT)
+        return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), fresh, row)
+
+    return select_rows(done, jax.vmap(fresh_row)(state), state)
+
+
+def select_rows(mask: Bool[Array, "B"], on_true: PyTree, on_false: PyTree) -> PyTree:
+    """Picks whole rows: leaves (B, ...) of ``on_true`` where ``mask`` is set, else of the other."""
+    mask = mask.astype(bool)
+
+    def pick(new: Array, old: Array) -> Array:
+        return jnp.where(mask.reshape(mask.shape + (1,) * (old.ndim - 1)), new, old)
+
+    return jax.tree.map(pick, on_true, on_false)
+
+
+def check_same_state(expected: PyTree, got: PyTree, where: str, hint: str) -> None:
+    """Raises ValueError unless both trees agree in structure, shapes and dtypes.
+
+    Args:
+      expected: the state as it went in.
+      got: the state as it came out.
+      where: who made ``got``; begins the message.
+      hint: what to do about it; ends the message.
+    """
+    expected_tree, got_tree = jax.tree.structure(expected), jax.tree.structure(got)
+    if expected_tree != got_tree:
+        raise ValueError(
+            f"{where}: expected a state of structure {expected_tree}, got {got_tree}; {hint}"
+        )
+    pairs = zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(got), strict=True)
+    for (path, old), new in pairs:
+        old_type, new_type = _shape_dtype(old), _shape_dtype(new)
+        if old_type != new_type:
+            raise ValueError(
+                f"{where}: expected shape {old_type[0]} and dtype {old_type[1]} at "
+                f"{_name(path)}, got {new_type[0]} and {new_type[1]}; {hint}"
+            )
+
+
+def _shape_dtype(leaf: Any) -> tuple[tuple[int, ...], str]:
+    typed = jax.eval_shape(lambda: leaf)
+    return tuple(typed.shape), str(typed.dtype)
+
+
+def _name(path: Any) -> str:
+    return f"state{jax.tree_util.keystr(path)}"
+
+
+_RESET_HINT = (
+    "reset_state sees one row (no batch axis, it runs under vmap) and must return the same tree "
+    "and shapes, for example jax.tree.map(jnp.zeros_like, prev_state)"
+)

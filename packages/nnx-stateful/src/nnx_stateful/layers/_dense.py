@@ -1,0 +1,73 @@
+"""Dense: an affine map with an optional activation."""
+
+from collections.abc import Callable
+from typing import Any
+
+from flax import nnx
+from jaxtyping import Array, Float
+
+from .._output import PyTree, StatefulModuleOutput
+from .._protocol import StatefulModule
+from ._inputs import check_features
+
+
+class Dense(StatefulModule):
+    """Computes ``activation(x @ kernel + bias)``.
+
+    Args:
+      in_features: number of input features.
+      out_features: number of output features.
+      rngs: the source of the initial parameters.
+      activation: applied once, to the result of the linear map; None for a linear layer.
+      **linear_kwargs: passed on to ``nnx.Linear``: kernel_init, bias_init, use_bias, dtype, ...
+
+    Attributes:
+      linear: the ``nnx.Linear`` that holds the parameters.
+
+    Raises:
+      ValueError: on call, if the input has another number of features.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from flax import nnx
+      >>> layer = Dense(3, 2, nnx.Rngs(0), activation=nnx.relu)
+      >>> layer((), jnp.ones((5, 3))).output.shape
+      (5, 2)
+      >>> layer.kernel.shape, layer.bias.shape
+      ((3, 2), (2,))
+    """
+
+    folds_time = True
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        rngs: nnx.Rngs,
+        activation: Callable[[Array], Array] | None = None,
+        **linear_kwargs: Any,
+    ):
+        self.in_features = in_features
+        self.out_features = out_features
+        self.linear = nnx.Linear(in_features, out_features, rngs=rngs, **linear_kwargs)
+        self.activation = activation
+
+    @property
+    def kernel(self) -> nnx.Param:
+        """The weights, (in_features, out_features)."""
+        return self.linear.kernel
+
+    @property
+    def bias(self) -> nnx.Param | None:
+        """The bias, (out_features,); None if the layer was built with ``use_bias=False``."""
+        return self.linear.bias
+
+    def __call__(
+        self, state: PyTree, x: Float[Array, "B F"], rollout_extras: PyTree = None
+    ) -> StatefulModuleOutput:
+        del rollout_extras
+        check_features(self, x, self.in_features)
+        y = self.linear(x)
+        if self.activation is not None:
+            y = self.activation(y)
+        return StatefulModuleOutput(state, y, 0.0, {})

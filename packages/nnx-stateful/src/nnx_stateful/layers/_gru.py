@@ -1,0 +1,89 @@
+"""GRU: gated recurrent unit."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from ._recurrent import (
+    BIAS_INIT,
+    KERNEL_INIT,
+    RECURRENT_INIT,
+    Initializer,
+    RecurrentLayer,
+    draw_keys,
+    init_packed,
+)
+
+
+class GRU(RecurrentLayer):
+    """Gated recurrent unit (Cho et al., 2014), as in Flax.
+
+    With gates r, z, n packed in this order along the last axis of every parameter::
+
+        xr, xz, xn = x @ kernel + bias
+        hr, hz, hn = h @ recurrent_kernel
+        r, z = sigmoid(xr + hr), sigmoid(xz + hz)
+        n = tanh(xn + r * hn)
+        h' = (1 - z) * n + z * h
+
+    The carry and the output are h', (B, H).
+
+    Args:
+      in_features: number of input features F.
+      hidden_features: number of units H.
+      rngs: the source of the initial parameters.
+      gate_fn: nonlinearity of the gates r and z.
+      activation_fn: nonlinearity of n.
+      kernel_init: initialiser of each gate's input weights (F, H).
+      recurrent_kernel_init: initialiser of each gate's recurrent weights (H, H).
+      bias_init: initialiser of each gate's bias (H,).
+
+    Raises:
+      ValueError: on call, if the input has another number of features.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from flax import nnx
+      >>> gru = GRU(3, 8, nnx.Rngs(0))
+      >>> gru.unroll(gru.initialize_state(2), jnp.ones((5, 2, 3))).output.shape
+      (5, 2, 8)
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        rngs: nnx.Rngs,
+        *,
+        gate_fn: Callable[[Array], Array] = nnx.sigmoid,
+        activation_fn: Callable[[Array], Array] = nnx.tanh,
+        kernel_init: Initializer = KERNEL_INIT,
+        recurrent_kernel_init: Initializer = RECURRENT_INIT,
+        bias_init: Initializer = BIAS_INIT,
+    ):
+        self.in_features = in_features
+        self.hidden_features = hidden_features
+        self.gate_fn = gate_fn
+        self.activation_fn = activation_fn
+        hidden = hidden_features
+        keys = draw_keys(rngs, 9)
+        self.kernel = nnx.Param(init_packed(kernel_init, keys[:3], (in_features, hidden)))
+        self.recurrent_kernel = nnx.Param(
+            init_packed(recurrent_kernel_init, keys[3:6], (hidden, hidden))
+        )
+        self.bias = nnx.Param(init_packed(bias_init, keys[6:], (hidden,)))
+
+    def cell(
+        self, carry: Float[Array, "B H"], projected: Float[Array, "B 3*H"]
+    ) -> tuple[Array, Array]:
+        xr, xz, xn = jnp.split(projected, 3, axis=-1)
+        hr, hz, hn = jnp.split(carry @ self.recurrent_kernel[...], 3, axis=-1)
+        r, z = self.gate_fn(xr + hr), self.gate_fn(xz + hz)
+        n = self.activation_fn(xn + r * hn)
+        h = (1 - z) * n + z * carry
+        return h, h
+
+    def initial_row(self) -> Float[Array, " H"]:
+        return jnp.zeros(self.hidden_features, self.bias[...].dtype)

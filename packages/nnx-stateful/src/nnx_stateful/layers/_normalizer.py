@@ -1,0 +1,129 @@
+"""Normalizer: standardises inputs by their running mean and variance."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array
+
+from .._output import PyTree, StatefulModuleOutput
+from .._protocol import StatefulModule
+from ._inputs import match_input
+from ._welford import add_to_count, count_as_float, merge_moments
+
+Shape = Any
+"""A shape tree: an int or a tuple of ints is a shape; dicts, lists and other tuples are nodes."""
+
+
+class NormalizerStatistics(nnx.Variable):
+    """A running statistic: neither trained nor written by a call."""
+
+
+class Normalizer(StatefulModule):
+    """Computes ``(x - mean) / std`` per feature, with statistics gathered from rollouts.
+
+    A call only reads the statistics; it emits its input as rollout_extras, and
+    :meth:`update_statistics` merges a whole rollout of them at once. Before the first update the
+    mean is 0 and the standard deviation ``initial_std``: inputs pass divided by that constant.
+
+    Args:
+      shape: feature shape (an int or a tuple of ints) of the input, or a tree of them where the
+        input is a tree. Any mapping counts as a dict, in the input too; outputs are dicts.
+      clip: if given, outputs are clipped to [-clip, clip].
+      epsilon: the smallest variance that is divided by.
+      initial_std: the standard deviation before the first update.
+
+    Attributes:
+      mean: running mean, in the tree of the input.
+      M2: running sum of squared deviations from the mean.
+      counter: number of samples (batch rows times steps) as two uint32 words (high, low): exact
+        up to 2**64. See :attr:`sample_count`.
+
+    Raises:
+      TypeError: if ``shape`` holds something other than ints.
+      ValueError: if an option is not positive; on call, if the input differs from ``shape`` (the
+        message names the path and both shapes).
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> norm = Normalizer({"pose": 3})
+      >>> xs = {"pose": jnp.arange(24.0).reshape(4, 2, 3)}
+      >>> norm.update_statistics(norm.unroll((), xs).rollout_extras)
+      >>> norm.sample_count, norm.mean.get_value()["pose"].tolist()
+      (8, [10.5, 11.5, 12.5])
+    """
+
+    folds_time = True
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        clip: float | None = None,
+        epsilon: float = 1e-6,
+        initial_std: float = 10.0,
+    ):
+        for name, value in {"clip": clip, "epsilon": epsilon, "initial_std": initial_std}.items():
+            if value is not None and not value > 0:
+                raise ValueError(f"Normalizer: {name}: expected a positive number, got {value}")
+        self.clip = clip
+        self.epsilon = epsilon
+        self.initial_std = initial_std
+        self.mean = NormalizerStatistics(_zeros(shape, "shape"))
+        self.M2 = NormalizerStatistics(_zeros(shape, "shape"))
+        self.counter = NormalizerStatistics(jnp.zeros(2, jnp.uint32))
+
+    @property
+    def sample_count(self) -> int:
+        """The number of samples folded in so far, exactly. Waits for the device."""
+        high, low = np.asarray(self.counter[...]).tolist()
+        return high * 2**32 + low
+
+    def __call__(
+        self, state: PyTree, x: PyTree, rollout_extras: PyTree = None
+    ) -> StatefulModuleOutput:
+        del rollout_extras
+        mean = self.mean.get_value()
+        x = match_input("Normalizer", mean, x)
+        output = jax.tree.map(self._standardize, x, mean, self.M2.get_value())
+        return StatefulModuleOutput(state, output, 0.0, {}, x)
+
+    def update_statistics(self, rollout_extras: PyTree) -> None:
+        mean, m2, count = self.mean.get_value(), self.M2.get_value(), self.counter[...]
+        values = match_input("Normalizer", mean, rollout_extras, lead=2)
+        flat = jax.tree.map(lambda v: v.reshape((-1, *v.shape[2:])), values)
+        means, treedef = jax.tree.flatten(mean)
+        merged = [
+            merge_moments(count, *moments)
+            for moments in zip(means, jax.tree.leaves(m2), jax.tree.leaves(flat), strict=True)
+        ]
+        self.mean.set_value(jax.tree.unflatten(treedef, [pair[0] for pair in merged]))
+        self.M2.set_value(jax.tree.unflatten(treedef, [pair[1] for pair in merged]))
+        self.counter.set_value(add_to_count(count, jax.tree.leaves(flat)[0].shape[0]))
+
+    def _standardize(self, x: Array, mean: Array, m2: Array) -> Array:
+        count = count_as_float(self.counter[...], mean.dtype)
+        variance = jnp.maximum(m2 / jnp.maximum(count, 1), self.epsilon)
+        std = jnp.where(count > 0, jnp.sqrt(variance), self.initial_std)
+        y = (x - mean) / std.astype(mean.dtype)
+        return y if self.clip is None else jnp.clip(y, -self.clip, self.clip)
+
+
+def _zeros(shape: Shape, path: str) -> PyTree:
+    """Makes zeros of every shape in a shape tree."""
+    if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
+        return jnp.zeros(int(shape), jnp.float32)
+    if isinstance(shape, tuple) and all(isinstance(size, int | np.integer) for size in shape):
+        return jnp.zeros(shape, jnp.float32)
+    if isinstance(shape, Mapping):
+        return {key: _zeros(value, f"{path}[{key!r}]") for key, value in shape.items()}
+    if isinstance(shape, list | tuple):
+        entries = [_zeros(value, f"{path}[{index}]") for index, value in enumerate(shape)]
+        return entries if isinstance(shape, list) else tuple(entries)
+    raise TypeError(
+        f"Normalizer: {path}: expected an int, a tuple of ints, or a dict, list or tuple of them, "
+        f"got {shape!r}"
+    )

@@ -1,0 +1,101 @@
+"""What gated recurrent layers share: packed parameters and one scan over time."""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Key
+
+from .._output import PyTree, StatefulModuleOutput
+from .._protocol import StatefulModule
+from .._state import reset_rows
+from .._unroll import sequence_length
+from ._inputs import check_features
+
+Initializer = Callable[..., Array]
+
+KERNEL_INIT: Initializer = nnx.initializers.lecun_normal()
+RECURRENT_INIT: Initializer = nnx.initializers.orthogonal()
+BIAS_INIT: Initializer = nnx.initializers.zeros_init()
+
+
+class RecurrentLayer(StatefulModule):
+    """A recurrent layer whose gates are linear in the input.
+
+    That part of the gates does not depend on the carry, so ``unroll`` computes it for the whole
+    sequence in one product and scans over the rest. Inputs are cast to the parameters' dtype,
+    which is the dtype of the carry.
+
+    A subclass sets ``in_features`` and ``hidden_features``, creates ``kernel`` (F, G * H) and
+    ``bias`` (G * H,) for its G gates, and implements :meth:`cell` and :meth:`initial_row`.
+    """
+
+    in_features: int
+    hidden_features: int
+    kernel: nnx.Param
+    bias: nnx.Param
+
+    @abc.abstractmethod
+    def cell(self, carry: PyTree, projected: Float[Array, "B G*H"]) -> tuple[PyTree, Array]:
+        """Returns the next carry and the output, (B, H), given ``x @ kernel + bias``."""
+
+    @abc.abstractmethod
+    def initial_row(self) -> PyTree:
+        """Returns the carry of one fresh row, leaves (H,)."""
+
+    def project(self, x: Float[Array, "*lead F"]) -> Float[Array, "*lead G*H"]:
+        """Returns the input's part of the gates."""
+        check_features(self, x, self.in_features)
+        kernel = self.kernel[...]
+        return x.astype(kernel.dtype) @ kernel + self.bias[...]
+
+    def initialize_state(self, batch_size: int) -> PyTree:
+        return jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (batch_size, *leaf.shape)), self.initial_row()
+        )
+
+    def reset_state(self, prev_state: PyTree) -> PyTree:
+        return self.initial_row()
+
+    def __call__(
+        self, state: PyTree, x: Float[Array, "B F"], rollout_extras: PyTree = None
+    ) -> StatefulModuleOutput:
+        del rollout_extras
+        next_state, output = self.cell(state, self.project(x))
+        return StatefulModuleOutput(next_state, output, 0.0, {})
+
+    def unroll(
+        self,
+        state: PyTree,
+        xs: Float[Array, "T B F"],
+        done: Bool[Array, "T B"] | None = None,
+        rollout_extras: PyTree = None,
+    ) -> StatefulModuleOutput:
+        length = sequence_length(self, xs, done, rollout_extras)
+
+        def step(carry: PyTree, inputs: tuple[Array, Array | None]) -> tuple[PyTree, Array]:
+            projected, ended = inputs
+            carry, output = self.cell(carry, projected)
+            return (carry if ended is None else reset_rows(self, carry, ended)), output
+
+        state, output = jax.lax.scan(step, state, (self.project(xs), done), length=length)
+        return StatefulModuleOutput(state, output, jnp.zeros(length, output.dtype), {})
+
+
+def init_packed(
+    init: Initializer, keys: list[Key[Array, ""]], shape: tuple[int, ...]
+) -> Float[Array, "*shape"]:
+    """Initialises one array of ``shape`` per key and joins them along the last axis.
+
+    Each gate gets what it would get alone: an orthogonal initialiser makes each gate's square
+    matrix orthogonal, which it would not if it saw the packed one.
+    """
+    return jnp.concatenate([init(key, shape, jnp.float32) for key in keys], axis=-1)
+
+
+def draw_keys(rngs: nnx.Rngs, count: int) -> list[Any]:
+    """Takes ``count`` parameter keys."""
+    return [rngs.params() for _ in range(count)]

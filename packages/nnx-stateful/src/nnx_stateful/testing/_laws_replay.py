@@ -1,0 +1,28 @@
+"""Law 5: rollout_extras suffice to do the same again."""
+
+from .._output import StatefulModuleOutput
+from ._compare import assert_close
+from ._trial import Trial
+
+_REPLAYED = ("output", "next_state", "regularization_loss")
+
+
+def replay_reproduces(trial: Trial) -> None:
+    """Given the emitted rollout_extras and the same state, a call and an unroll do the same."""
+    module, state = trial.copy(), trial.used
+    acted = module(state, trial.x)
+    replayed = module(state, trial.x, acted.rollout_extras)
+    _compare(trial, "replayed step", acted, replayed)
+    module, state = trial.copy(), trial.start()
+    acted = module.unroll(state, trial.xs, trial.done)
+    replayed = module.unroll(state, trial.xs, trial.done, acted.rollout_extras)
+    _compare(trial, "replayed sequence", acted, replayed)
+
+
+def _compare(
+    trial: Trial, what: str, acted: StatefulModuleOutput, replayed: StatefulModuleOutput
+) -> None:
+    for field in _REPLAYED:
+        assert_close(
+            f"{what}: {field}", getattr(acted, field), getattr(replayed, field), trial.tolerance
+        )
