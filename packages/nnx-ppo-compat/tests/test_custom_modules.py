@@ -1,5 +1,7 @@
 """Programs with the calls of the published tutorial on writing a module of one's own."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -77,9 +79,7 @@ class Stack(StatefulModule):
     """Dense layers in an nnx.List, whose number depends on an argument."""
 
     def __init__(self, sizes, rngs, wrap=nnx.List):
-        self.layers = wrap(
-            [Dense(a, b, rngs, nnx.swish) for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
-        )
+        self.layers = wrap([Dense(a, b, rngs, nnx.swish) for a, b in itertools.pairwise(sizes)])
 
     def __call__(self, state, x, rollout_extras=None):
         states = []

@@ -123,7 +123,7 @@ def body_nets(rngs: nnx.Rngs) -> Sequential:
     samplers = {body: NormalTanhSampler(rngs, entropy_weight=1e-3) for body in BODIES}
     return Sequential(
         [
-            Normalizer({body: 3 for body in BODIES}),
+            Normalizer(dict.fromkeys(BODIES, 3)),
             g,
             PPOAdapter(
                 action=Map(samplers), value=Filter({body: f"{body}_value" for body in BODIES})

@@ -66,7 +66,7 @@ class Circuit(StatefulModule):
         return {name: group for name, group in groups.items() if group is not None}
 
     @property
-    def dtype(self) -> Any:
+    def float_type(self) -> Any:
         """The floating type of the parameters, which buffers share."""
         types = [leaf.dtype for leaf in jax.tree.leaves(nnx.state(self, nnx.Param))]
         floating = [kind for kind in types if jnp.issubdtype(kind, jnp.floating)]
@@ -77,7 +77,7 @@ class Circuit(StatefulModule):
         return self.projections[self.projection_names.index(name)]
 
     def initialize_state(self, batch_size: int) -> dict[str, PyTree]:
-        dtype, sizes = self.dtype, self.plan.populations
+        dtype, sizes = self.float_type, self.plan.populations
         rings = {
             name: (
                 jnp.zeros((batch_size, length, sizes[name].size), dtype),
@@ -177,10 +177,14 @@ class Evaluation:
     ):
         self._circuit = circuit
         self._lead = lead
-        self._dtype = circuit.dtype
+        self._dtype = circuit.float_type
         self._routings = {
             name: Routing(
-                group, run, state[name], None if rollout_extras is None else rollout_extras[name], lead
+                group,
+                run,
+                state[name],
+                None if rollout_extras is None else rollout_extras[name],
+                lead,
             )
             for name, group in circuit.groups.items()
         }

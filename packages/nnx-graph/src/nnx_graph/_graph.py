@@ -257,7 +257,7 @@ class PopulationGraph(StatefulModule):
         if has_rng_streams(circuit):  # custom modules draw in turn: only stepping keeps their order
             return scan_unroll(self, state, xs, done, rollout_extras)
         drive = self._drive(state, xs, 1)
-        steps = sequence_length(self, drive, done, rollout_extras)
+        steps = sequence_length(self, xs, done, rollout_extras)
         rows = next((leaf.shape[1] for leaf in drive.values()), None) or _rows(state)
         assert rows is not None  # a graph without inputs has buffers
         out = run_sequence(circuit, state, drive, done, rollout_extras, (steps, rows))
@@ -279,7 +279,7 @@ class PopulationGraph(StatefulModule):
     def _drive(self, state: PyTree, x: PyTree, time_axes: int) -> dict[str, jax.Array]:
         """The observation by input population, in the floating type of the parameters."""
         circuit = self._engine()
-        dtype = circuit.dtype
+        dtype = circuit.float_type
         entries = check_observation(circuit.plan.spec, x, time_axes, _rows(state))
         return {
             name: entry.astype(jnp.promote_types(entry.dtype, dtype))

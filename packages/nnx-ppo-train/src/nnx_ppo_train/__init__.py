@@ -2,6 +2,12 @@
 
 from ._adapter import PPOAdapter
 from ._boundary import check_boundary, check_env
+from ._checkpoint import (
+    latest_checkpoint,
+    load_checkpoint,
+    make_checkpoint_fn,
+    save_checkpoint,
+)
 from ._config import EvalConfig, LoggingLevel, PPOConfig, TrainConfig, VideoConfig
 from ._episode_recording import record_episode
 from ._evaluation import deterministic, eval_rollout
@@ -38,10 +44,14 @@ __all__ = [
     "deterministic",
     "eval_rollout",
     "gae",
+    "latest_checkpoint",
     "list_envs",
+    "load_checkpoint",
+    "make_checkpoint_fn",
     "make_env",
     "ppo_loss",
     "record_episode",
+    "save_checkpoint",
     "train_ppo",
     "unroll_env",
 ]

@@ -1,9 +1,10 @@
 """The network's actions in the form that the environment takes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
-
+import numpy as np
 from nnx_stateful import PyTree
 
 
@@ -19,10 +20,10 @@ def for_environment(env: Any, env_state: Any, actions: PyTree) -> PyTree:
     if not isinstance(actions, dict) or len(jax.tree.leaves(actions)) != 1:
         return actions
     size = getattr(env, "action_size", None)
-    if isinstance(size, dict):
+    if isinstance(size, Mapping):
         return actions
     (leaf,) = jax.tree.leaves(actions)
-    if isinstance(size, int):
+    if isinstance(size, int | np.integer):
         return leaf
     return actions if steps_with(env, env_state, actions) is None else leaf
 

@@ -1,11 +1,20 @@
 """The boundary between network and environment, checked by shapes before anything compiles."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
-from nnx_stateful import PyTree, StatefulModule, check_same_state, initial_state, rebuild
+from nnx_stateful import (
+    PyTree,
+    StatefulModule,
+    check_same_state,
+    initial_state,
+    rebuild,
+    reset_rows,
+)
 
 from ._actions import for_environment, steps_with
 from ._env_batch import EnvBatch
@@ -25,15 +34,15 @@ def check_boundary(env: Any, networks: StatefulModule, n_envs: int, combine: boo
       combine: ``combine_advantages`` of the config.
 
     Raises:
-      TypeError: if ``env`` is no environment, is vectorised, or resets itself; if the network's
-        output is not a PPONetworkOutput.
+      TypeError: if ``env`` is no environment, is vectorised, or resets itself; if the network is
+        no StatefulModule, or its output no PPONetworkOutput.
       ValueError: if observations, actions, rewards or values do not fit; the message names the
         path, what the network gives and what the environment wants.
     """
     check_env(env)
     batch = EnvBatch(env, n_envs)
     states = jax.eval_shape(batch.reset, jax.eval_shape(lambda: jax.random.key(0)))
-    output = _network_output(networks, states.obs, n_envs)
+    output = _checked_output(networks, states.obs, n_envs)
     _check_rows(output.loglikelihoods, "log-likelihood", n_envs)
     _check_rows(output.value_estimates, "value", n_envs)
     stepped = _stepped(env, states, output.actions)
@@ -45,7 +54,11 @@ def check_boundary(env: Any, networks: StatefulModule, n_envs: int, combine: boo
     )
     _check_rows(stepped.reward, "reward", n_envs)
     match_rewards(output.value_estimates, stepped.reward)
-    match_likelihoods(stepped.reward, output.loglikelihoods, combine)
+    jax.eval_shape(
+        lambda rewards, likelihoods: match_likelihoods(rewards, likelihoods, combine),
+        stepped.reward,
+        output.loglikelihoods,
+    )
 
 
 def check_env(env: Any) -> None:
@@ -57,7 +70,7 @@ def check_env(env: Any) -> None:
                 f"{name}: expected an environment with reset(rng) and step(state, action), got "
                 f"one without {method}; see the protocol of MuJoCo Playground"
             )
-    state = jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0)))
+    state = _reset_shapes(env)
     missing = [f for f in ("obs", "reward", "done", "info", "metrics") if not hasattr(state, f)]
     if missing:
         raise TypeError(
@@ -70,7 +83,8 @@ def check_env(env: Any) -> None:
             f"shape {state.done.shape}: it is vectorised already; pass the environment inside the "
             "vectorising wrapper, n_envs copies are made here"
         )
-    marks = [mark for mark in _SELF_RESET_MARKS if mark in state.info] + [
+    entries = map(str, state.info) if isinstance(state.info, Mapping) else ()
+    marks = [entry for entry in entries if entry.endswith(_SELF_RESET_MARKS)] + [
         wrapper for wrapper in _wrapper_names(env) if "autoreset" in wrapper.lower()
     ]
     if marks:
@@ -82,24 +96,52 @@ def check_env(env: Any) -> None:
         )
 
 
+def _reset_shapes(env: Any) -> Any:
+    """Shapes of a fresh state."""
+    try:
+        return jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0)))
+    except Exception as error:
+        raise TypeError(
+            f"{type(env).__name__}.reset: expected a single environment that is reset with one "
+            f"key, got {type(error).__name__}: {error}. If it is vectorised already, pass the "
+            "environment inside the vectorising wrapper, n_envs copies are made here"
+        ) from error
+
+
 def _wrapper_names(env: Any) -> list[str]:
+    """Class names from the outermost wrapper inwards."""
     names = [type(env).__name__]
-    while (env := vars(env).get("env", vars(env).get("_env"))) is not None and len(names) < 32:
+    while len(names) < 32:
+        held = getattr(env, "__dict__", {})
+        env = held.get("env", held.get("_env"))
+        if env is None:
+            break
         names.append(type(env).__name__)
     return names
 
 
-def _network_output(networks: StatefulModule, obs: PyTree, n_envs: int) -> PPONetworkOutput:
+def _checked_output(networks: StatefulModule, obs: PyTree, n_envs: int) -> PPONetworkOutput:
+    """Shapes of the network's output, or an error about the network or what it is given."""
+    if not isinstance(networks, StatefulModule):
+        raise TypeError(
+            f"expected a network that is a StatefulModule, got {type(networks).__name__}; wrap an "
+            "nnx layer in a StatefulModule subclass, a pure function in Apply"
+        )
     graphdef, variables = nnx.split(networks)
 
     def call(obs: PyTree) -> Any:
         network = rebuild(graphdef, variables)
-        return network(initial_state(network, n_envs), obs).output
+        state = initial_state(network, n_envs)
+        out = network(state, obs)
+        return state, out.next_state, out.output
 
     try:
-        output = jax.eval_shape(call, obs)
+        state, next_state, output = jax.eval_shape(call, obs)
+    except RuntimeError:  # a forbidden write: nothing to do with the environment
+        raise
     except Exception as error:
-        raise ValueError(
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(
             f"the network cannot take the environment's observation: {error}. The environment "
             f"gives {_describe(obs)} for {n_envs} environments"
         ) from error
@@ -108,6 +150,14 @@ def _network_output(networks: StatefulModule, obs: PyTree, n_envs: int) -> PPONe
             f"expected a network whose output is a PPONetworkOutput, got {type(output).__name__}; "
             "end it with a PPOAdapter"
         )
+    check_same_state(
+        state,
+        next_state,
+        f"{type(networks).__name__}.__call__",
+        "next_state must be of the type that initialize_state decides",
+    )
+    ones = jnp.ones(n_envs, bool)
+    jax.eval_shape(lambda rows: reset_rows(rebuild(graphdef, variables), rows, ones), state)
     return output
 
 
@@ -116,8 +166,8 @@ def _stepped(env: Any, states: Any, actions: PyTree) -> Any:
     name = type(env).__name__
     given = for_environment(env, states, actions)
     wanted = getattr(env, "action_size", None)
-    if wanted is not None:
-        _check_action_sizes(name, given, wanted, getattr(env, "action_kind", "continuous"))
+    if isinstance(wanted, int | np.integer | Mapping):
+        _check_actions(name, given, wanted, getattr(env, "action_kind", "continuous"))
     problem = steps_with(env, states, given)
     if problem is not None:
         raise ValueError(
@@ -128,19 +178,15 @@ def _stepped(env: Any, states: Any, actions: PyTree) -> Any:
     return jax.eval_shape(jax.vmap(env.step), states, given)
 
 
-def _check_action_sizes(env_name: str, actions: PyTree, wanted: Any, kind: str) -> None:
-    sizes = wanted if isinstance(wanted, dict) else None
-    if (sizes is None) == isinstance(actions, dict) or (
-        sizes is not None and set(sizes) != set(actions)
-    ):
+def _check_actions(env_name: str, actions: PyTree, wanted: Any, kind: str) -> None:
+    """Compares a tree of actions with the sizes, a number or a dict of them, that are wanted."""
+    sizes, given = _by_path(wanted), _by_path(actions)
+    if set(sizes) != set(given):
         raise ValueError(
-            f"{env_name}: the environment wants actions {sizes or 'as one bare array'}, the "
-            f"network gives {leaf_names(actions)}; name the samplers of the action port like that"
+            f"{env_name}: the environment wants actions {leaf_names(wanted)}, the network gives "
+            f"{leaf_names(actions)}; name the samplers of the action port like that"
         )
-    pairs = [("", actions, wanted)] if sizes is None else [
-        (f"[{key!r}]", actions[key], sizes[key]) for key in sizes
-    ]
-    for path, action, size in pairs:
+    for path, action in given.items():
         discrete = jnp.issubdtype(action.dtype, jnp.integer)
         if discrete != (kind == "discrete"):
             raise ValueError(
@@ -148,12 +194,18 @@ def _check_action_sizes(env_name: str, actions: PyTree, wanted: Any, kind: str) 
                 f"gives dtype {action.dtype}; use "
                 + ("CategoricalSampler" if kind == "discrete" else "NormalTanhSampler")
             )
+        size = sizes[path]
         if not discrete and action.shape[1:] != (size,):
             raise ValueError(
                 f"{env_name}: action{path}: the environment wants {size} per row, the network "
                 f"gives shape {action.shape}; the layer before a Gaussian sampler has width "
                 f"2 * {size} = {2 * size}"
             )
+
+
+def _by_path(tree: PyTree) -> dict[str, Any]:
+    entries = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in entries}
 
 
 def _check_rows(tree: PyTree, what: str, n_envs: int) -> None:

@@ -63,7 +63,7 @@ def make_checkpoint_fn(
 
     def checkpoint_fn(state: TrainingState, step: int) -> None:
         target = folder / f"step_{step:010d}"
-        later = [path.name for path in _checkpoints(folder) if path.name > target.name]
+        later = [path.name for path in _checkpoints(folder) if _step(path) > step]
         if later:
             raise ValueError(
                 f"{folder}: expected no checkpoints after step {step}, found {', '.join(later)}; "
@@ -169,7 +169,13 @@ def latest_checkpoint(directory: str | os.PathLike[str]) -> Path:
 
 
 def _checkpoints(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.glob("step_*") if (path / _RECORD).is_file())
+    """The complete checkpoints in a directory, oldest first."""
+    found = [path for path in directory.glob("step_*") if (path / _RECORD).is_file()]
+    return sorted((path for path in found if path.name[5:].isdigit()), key=_step)
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step_"))
 
 
 def _tree(state: TrainingState) -> dict[str, Any]:
@@ -215,8 +221,8 @@ def _read_record(path: Path) -> dict[str, Any]:
     if record.get("format") != FORMAT or record.get("version") != VERSION:
         raise ValueError(
             f"{file}: expected format {FORMAT!r}, version {VERSION}, got "
-            f"{record.get('format')!r}, version {record.get('version')!r}; load it with the release "
-            "of nnx-ppo-train that wrote it"
+            f"{record.get('format')!r}, version {record.get('version')!r}; load it with the "
+            "release of nnx-ppo-train that wrote it"
         )
     return record
 

@@ -22,6 +22,7 @@ def _is_key(leaf: Any) -> bool:
 
 
 def describe(leaf: Any) -> dict[str, Any]:
+    """What JSON notes down of a leaf: shape, dtype and, of keys, their implementation."""
     leaf = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
     described = {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
     if _is_key(leaf) and isinstance(leaf, jax.Array):
@@ -47,6 +48,7 @@ def empty(leaf: dict[str, Any]) -> np.ndarray:
 
 
 def restored(array: np.ndarray, leaf: dict[str, Any]) -> jax.Array:
+    """A leaf from the array that was stored of it, and its description."""
     if "key_impl" in leaf:
         return jax.random.wrap_key_data(jnp.asarray(array), impl=leaf["key_impl"])
     return jnp.asarray(array)

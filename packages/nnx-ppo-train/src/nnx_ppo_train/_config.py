@@ -4,7 +4,10 @@ import dataclasses
 import enum
 from typing import Any, Literal
 
-from ._validate import number, one_of, percentiles, whole_number
+from ._validate import boolean, instance, number, one_of, percentiles, whole_number
+
+LARGEST_SEED = 2**32 - 1
+"""JAX reads the lower 32 bits of a seed and no more; a larger one would repeat a smaller one."""
 
 
 class LoggingLevel(enum.Flag):
@@ -91,9 +94,10 @@ class PPOConfig:
             number(self, name, above=0.0)
         number(self, "critic_loss_weight", at_least=0.0)
         for name in ("gradient_clipping", "weight_decay"):
-            if getattr(self, name) is not None:
-                number(self, name, above=0.0)
-        percentiles(self, "logging_percentiles")
+            number(self, name, above=0.0, optional=True)
+        for name in ("normalize_advantages", "combine_advantages"):
+            boolean(self, name)
+        _check_logging(self)
         one_of(self, "truncation", ("bootstrap", "mask"))
         one_of(self, "env_resets", ("pool", "fresh"))
         if self.n_envs % self.n_minibatches:
@@ -126,9 +130,10 @@ class EvalConfig:
     logging_percentiles: tuple[int, ...] | None = (0, 25, 50, 75, 100)
 
     def __post_init__(self) -> None:
+        boolean(self, "enabled")
         for name in ("every_steps", "n_envs", "max_episode_length"):
             whole_number(self, name, at_least=1)
-        percentiles(self, "logging_percentiles")
+        _check_logging(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,8 +155,10 @@ class VideoConfig:
     )
 
     def __post_init__(self) -> None:
+        boolean(self, "enabled")
         for name in ("every_steps", "episode_length"):
             whole_number(self, name, at_least=1)
+        instance(self, "render_kwargs", dict, "{'height': 480}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,7 +169,7 @@ class TrainConfig:
       ppo: the algorithm.
       eval: evaluation.
       video: rendering.
-      seed: the run's seed: environments, noise, minibatches.
+      seed: the run's seed, in [0, 2**32): environments, noise, minibatches.
       checkpoint_every_steps: environment steps between calls of ``checkpoint_fn``; there is one
         at the start and the end.
 
@@ -178,5 +185,13 @@ class TrainConfig:
     checkpoint_every_steps: int = 500_000
 
     def __post_init__(self) -> None:
-        whole_number(self, "seed", at_least=0)
+        instance(self, "ppo", PPOConfig, "PPOConfig(n_envs=64)")
+        instance(self, "eval", EvalConfig, "EvalConfig(n_envs=8)")
+        instance(self, "video", VideoConfig, "VideoConfig(enabled=True)")
+        whole_number(self, "seed", at_least=0, at_most=LARGEST_SEED)
         whole_number(self, "checkpoint_every_steps", at_least=1)
+
+
+def _check_logging(config: PPOConfig | EvalConfig) -> None:
+    instance(config, "logging_level", LoggingLevel, "LoggingLevel.BASIC")
+    percentiles(config, "logging_percentiles")

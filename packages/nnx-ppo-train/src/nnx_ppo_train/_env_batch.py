@@ -1,6 +1,7 @@
 """Environments in parallel, and what happens to them when episodes end."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import jax
@@ -32,8 +33,9 @@ class EnvBatch:
         self._is_batched = jax.tree.map(lambda b, s: b.shape == (n_envs, *s.shape), batched, single)
 
     def reset(self, key: Key[Array, ""]) -> Any:
-        """Returns fresh states, leaves (B, ...)."""
-        return jax.vmap(self.env.reset)(jax.random.split(key, self.n_envs))
+        """Returns fresh states, leaves (B, ...), without weak types, which cost a second trace."""
+        states = jax.vmap(self.env.reset)(jax.random.split(key, self.n_envs))
+        return jax.tree.map(_strong, states)
 
     def step(self, states: Any, actions: PyTree) -> Any:
         """Steps every environment with its action, leaves (B, ...)."""
@@ -55,6 +57,12 @@ class EnvBatch:
         )
 
 
+def _strong(leaf: Array) -> Array:
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return leaf
+    return jax.lax.convert_element_type(leaf, leaf.dtype)
+
+
 def ended(state: Any) -> tuple[Bool[Array, "*B"], Bool[Array, "*B"] | None]:
     """Reads ``(done, truncated)`` off an environment state.
 
@@ -62,7 +70,7 @@ def ended(state: Any) -> tuple[Bool[Array, "*B"], Bool[Array, "*B"] | None]:
     environment has neither; done means either.
     """
     done = state.done.astype(bool)
-    info = state.info if isinstance(state.info, dict) else {}
+    info = state.info if isinstance(state.info, Mapping) else {}
     for name in _TRUNCATION_KEYS:
         if name in info:
             truncated = jnp.asarray(info[name]).astype(bool)

@@ -30,33 +30,38 @@ def record_episode(
       and with the end of the episode.
     """
     batch = EnvBatch(env, 1)
-    view = deterministic(networks)
-    graphdef, streams, rest = nnx.split(view, nnx.RngState, ...)
-
-    def step(carry: PyTree, _: None) -> tuple[PyTree, Any]:
-        streams, network_state, state = carry
-        network = rebuild(graphdef, streams, rest)
-        out = network(network_state, state.obs)
-        stepped = batch.step(state, for_environment(env, state, out.output.actions))
-        return (nnx.state(network, nnx.RngState), out.next_state, stepped), stepped
+    graphdef, *variables = nnx.split(deterministic(networks), nnx.RngState, ...)
 
     @jax.jit
-    def run(streams: PyTree, key: Key[Array, ""]) -> tuple[Any, Any]:
+    def run(streams: PyTree, rest: PyTree, key: Key[Array, ""]) -> tuple[Any, Any]:
         env_key, noise_key = jax.random.split(key)
         start = batch.reset(env_key)
-        network_state = rekey_noise(initial_state(view, 1), noise_key)
-        _, states = jax.lax.scan(step, (streams, network_state, start), None, length=max_length)
-        return start, states
+        network_state = initial_state(rebuild(graphdef, streams, rest), 1)
 
-    start, states = run(streams, key)
+        def step(carry: PyTree, _: None) -> tuple[PyTree, Any]:
+            streams, network_state, state = carry
+            network = rebuild(graphdef, streams, rest)
+            out = network(network_state, state.obs)
+            stepped = batch.step(state, for_environment(env, state, out.output.actions))
+            return (nnx.state(network, nnx.RngState), out.next_state, stepped), stepped
+
+        first = (streams, rekey_noise(network_state, noise_key), start)
+        return start, jax.lax.scan(step, first, None, length=max_length)[1]
+
+    start, states = run(*variables, key)
     over = np.asarray(ended(states)[0])[:, 0]
     length = int(np.argmax(over)) + 1 if over.any() else max_length
-    rows = _plain(batch.take(start, 0)), _plain(_first_row(batch, states))
-    return [rows[0], *(jax.tree.map(lambda leaf: leaf[t], rows[1]) for t in range(length))]
+    initial = _plain(_first_row(batch, start))
+    following = _plain(jax.vmap(lambda state: _first_row(batch, state))(states))
+    return [initial, *(_at(following, t) for t in range(length))]
 
 
-def _first_row(batch: EnvBatch, states: Any) -> Any:
-    return jax.vmap(lambda state: batch.take(state, 0))(states)
+def _first_row(batch: EnvBatch, state: Any) -> Any:
+    return batch.take(state, jnp.int32(0))
+
+
+def _at(states: Any, step: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[step], states)
 
 
 def _plain(tree: Any) -> Any:

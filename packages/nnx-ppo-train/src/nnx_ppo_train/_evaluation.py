@@ -57,6 +57,8 @@ def eval_rollout(
     key: Key[Array, ""],
     logging_percentiles: tuple[int, ...] | None = None,
     logging_level: LoggingLevel = LoggingLevel.NONE,
+    *,
+    stochastic: bool = False,
 ) -> dict[str, Float[Array, ""]]:
     """Runs one deterministic episode per environment and reports returns and lengths.
 
@@ -68,12 +70,14 @@ def eval_rollout(
       key: key of initial states and of noise that has no deterministic form.
       logging_percentiles: percentiles to report besides mean and standard deviation.
       logging_level: ENV_METRICS and NETWORK_METRICS add averages over the episodes.
+      stochastic: whether stochastic layers draw, as in training, instead.
 
     Returns:
       Scalars under ``eval/``: ``eval/episode_reward/mean`` and so on (the return, summed over
       reward keys; per key below it where there are several), ``eval/lifespan/mean`` (steps).
     """
-    final = _run(env, deterministic(networks), n_envs, max_episode_length, key, logging_level)
+    acting = networks if stochastic else deterministic(networks)
+    final = _run(env, acting, n_envs, max_episode_length, key, logging_level)
     total = sum(jax.tree.leaves(final.returns), jnp.zeros(n_envs))
     metrics = distribution("eval/episode_reward", total, logging_percentiles)
     if len(jax.tree.leaves(final.returns)) > 1:
@@ -83,7 +87,7 @@ def eval_rollout(
     for name, value in flatten_metrics(final.sums, "eval").items():
         steps = final.lengths.reshape((n_envs,) + (1,) * (value.ndim - 1))
         metrics[name] = jnp.mean(value / jnp.maximum(steps, 1))
-    metrics["eval/deterministic"] = jnp.ones(())
+    metrics["eval/deterministic"] = jnp.float32(not stochastic)
     return metrics
 
 
@@ -108,7 +112,7 @@ def _run(
         going_on = ~episodes.over
         over = episodes.over | ended(stepped)[0]
         return _Episodes(
-            env=batch.select(going_on, stepped, episodes.env),
+            env=batch.select(episodes.over, episodes.env, stepped),
             network=out.next_state,
             streams=nnx.state(network, nnx.RngState),
             step=episodes.step + 1,
@@ -119,18 +123,19 @@ def _run(
         )
 
     network_state = rekey_noise(initial_state(networks, n_envs), noise_key)
-    shapes = jax.eval_shape(
-        lambda: _wanted(states.metrics, networks(network_state, states.obs).metrics, level)
+    metrics = jax.eval_shape(
+        lambda: rebuild(graphdef, streams, rest)(network_state, states.obs).metrics
     )
+    wanted = _wanted(states.metrics, metrics, level)
     start = _Episodes(
         env=states,
         network=network_state,
         streams=streams,
         step=jnp.int32(0),
         over=states.done.astype(bool),
-        returns=jax.tree.map(jnp.zeros_like, states.reward),
+        returns=jax.tree.map(lambda r: _zeros(r.shape, r.dtype), states.reward),
         lengths=jnp.zeros(n_envs, jnp.int32),
-        sums=jax.tree.map(lambda s: jnp.zeros(_with_rows(s.shape, n_envs), s.dtype), shapes),
+        sums=jax.tree.map(lambda s: _zeros(_with_rows(s.shape, n_envs), s.dtype), wanted),
     )
     return jax.lax.while_loop(
         lambda e: (e.step < max_episode_length) & ~jnp.all(e.over), step, start
@@ -157,6 +162,11 @@ def _wanted(env_metrics: PyTree, network_metrics: PyTree, level: LoggingLevel) -
 
 def _with_rows(shape: tuple[int, ...], n_envs: int) -> tuple[int, ...]:
     return shape if shape[:1] == (n_envs,) else (n_envs, *shape)
+
+
+def _zeros(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Zeros to add up values of a dtype, which may be of ints or bools."""
+    return jnp.zeros(shape, jnp.result_type(dtype, float))
 
 
 def make_evaluate(env: Any, graphdef: Any, config: EvalConfig) -> Any:

@@ -19,7 +19,9 @@ class InterruptRequest:
     def __enter__(self) -> "InterruptRequest":
         self._installed = threading.current_thread() is threading.main_thread()
         if self._installed:
-            self._previous = signal.signal(signal.SIGINT, self._note)
+            previous = signal.signal(signal.SIGINT, self._note)
+            # None: a handler that was not set from Python, which cannot be set again from here.
+            self._previous = signal.default_int_handler if previous is None else previous
         return self
 
     def __exit__(

@@ -175,7 +175,8 @@ class _Session:
         """Dispatches one iteration; its metrics are arrays that may still be under way."""
         ppo = self._config.ppo
         started = time.perf_counter()
-        self._state, metrics = self._iterate(self._state)
+        self._state, arrays = self._iterate(self._state)
+        metrics: dict[str, Any] = dict(arrays)
         self._steps += ppo.n_envs * ppo.rollout_length
         self._iterations += 1
         if LoggingLevel.THROUGHPUT in ppo.logging_level:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-
 from nnx_stateful import PyTree
 
 

@@ -66,9 +66,7 @@ def unroll_env(
       >>> env = make_env("cartpole")
       >>> net = make_mlp_actor_critic(env.observation_size, env.action_size, nnx.Rngs(0))
       >>> states = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 3))
-      >>> _, _, rollout = unroll_env(
-      ...     env, states, net, initial_state(net, 3), 5, jax.random.key(1)
-      ... )
+      >>> _, _, rollout = unroll_env(env, states, net, initial_state(net, 3), 5, jax.random.key(1))
       >>> rollout.rewards.shape
       (5, 3)
     """
@@ -84,7 +82,7 @@ def unroll_env(
         stepped = batch.step(env_state, for_environment(env, env_state, out.output.actions))
         done, truncated = ended(stepped)
         streams = nnx.state(network, nnx.RngState)
-        bootstrap = jax.tree.map(jnp.zeros_like, stepped.reward)
+        bootstrap = jax.tree.map(_zero_values, stepped.reward)
         if truncated is not None and options.truncation == "bootstrap":
             value = _value_of(lambda: rebuild(graphdef, streams, rest), stepped.reward)
             bootstrap = _where_any(truncated, value, bootstrap, out.next_state, stepped.obs)
@@ -119,9 +117,14 @@ def _value_of(
 
     def value(network_state: PyTree, obs: PyTree) -> PyTree:
         estimates = match_rewards(network()(network_state, obs).output.value_estimates, rewards)
-        return jax.tree.map(lambda v, r: v.astype(r.dtype), estimates, rewards)
+        return jax.tree.map(lambda v, r: v.astype(_zero_values(r).dtype), estimates, rewards)
 
     return value
+
+
+def _zero_values(reward: Array) -> Array:
+    """Zeros in the shape of a reward; of floats also where rewards are ints or bools."""
+    return jnp.zeros(reward.shape, jnp.result_type(reward.dtype, float))
 
 
 def _where_any(

@@ -86,9 +86,7 @@ def make_iteration(
         _, params, variables = nnx.split(network, nnx.Param, ...)
         tally, episodes = tally_episodes(state.tally, rollout.rewards, rollout.done)
         metrics = _metrics(losses, rollout, params, config) | episodes
-        following = LoopState(
-            params, variables, opt_state, network_states, env_states, tally, key
-        )
+        following = LoopState(params, variables, opt_state, network_states, env_states, tally, key)
         return following, metrics
 
     return jax.jit(iteration, donate_argnums=0)
@@ -140,7 +138,7 @@ class _Minibatches:
         if LoggingLevel.LOSSES in self._config.logging_level:
             scalars["losses/total"] = value
         if LoggingLevel.GRAD_NORM in self._config.logging_level:
-            scalars["grad_norm"] = optax.global_norm(grads)
+            scalars["grad_norm"] = optax.tree.norm(grads)
         return (params, variables, opt_state), scalars
 
 

@@ -5,15 +5,19 @@ from collections.abc import Collection
 from typing import Any
 
 
-def whole_number(config: Any, name: str, *, at_least: int) -> None:
-    """Raises unless the field is an int (not a bool) of at least ``at_least``."""
+def whole_number(config: Any, name: str, *, at_least: int, at_most: int | None = None) -> None:
+    """Raises unless the field is an int (not a bool) within the bounds."""
     value = getattr(config, name)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{_where(config, name)}: expected a whole number, got {value!r}")
-    if value < at_least:
+        raise TypeError(
+            f"{_where(config, name)}: expected a whole number (a Python int), got {value!r}"
+        )
+    rule = f"of at least {at_least}" + ("" if at_most is None else f" and at most {at_most}")
+    nearest = max(at_least, value if at_most is None else min(value, at_most))
+    if value != nearest:
         raise ValueError(
-            f"{_where(config, name)}: expected a whole number of at least {at_least}, "
-            f"got {value}; the nearest legal value is {at_least}"
+            f"{_where(config, name)}: expected a whole number {rule}, "
+            f"got {value}; the nearest legal value is {nearest}"
         )
 
 
@@ -24,27 +28,31 @@ def number(
     above: float | None = None,
     at_least: float | None = None,
     at_most: float | None = None,
+    optional: bool = False,
 ) -> None:
-    """Raises unless the field is a finite number within the bounds that are given."""
+    """Raises unless the field is a finite number within the bounds (or None, if optional)."""
     value = getattr(config, name)
+    if optional and value is None:
+        return
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{_where(config, name)}: expected a number, got {value!r}")
-    bounds = [
-        *([f"above {above}"] if above is not None else []),
-        *([f"at least {at_least}"] if at_least is not None else []),
-        *([f"at most {at_most}"] if at_most is not None else []),
-    ]
-    rule = " and ".join(bounds)
+        raise TypeError(
+            f"{_where(config, name)}: expected a number (a Python float), got {value!r}"
+        )
+    bounds = {"above": above, "at least": at_least, "at most": at_most}
+    rule = " and ".join(f"{word} {bound}" for word, bound in bounds.items() if bound is not None)
+    remedy = None
     if not math.isfinite(value):
-        raise ValueError(f"{_where(config, name)}: expected a finite number {rule}, got {value}")
-    low = at_least if at_least is not None else above
-    if (above is not None and value <= above) or (at_least is not None and value < at_least):
-        nearest = f"the nearest legal value is {low}" if above is None else f"use one above {low}"
-        raise ValueError(f"{_where(config, name)}: expected a number {rule}, got {value}; {nearest}")
-    if at_most is not None and value > at_most:
+        remedy = "give a finite one"
+    elif above is not None and value <= above:
+        remedy = f"use one above {above}"
+    elif at_least is not None and value < at_least:
+        remedy = f"the nearest legal value is {at_least}"
+    elif at_most is not None and value > at_most:
+        remedy = f"the nearest legal value is {at_most}"
+    if remedy is not None:
         raise ValueError(
-            f"{_where(config, name)}: expected a number {rule}, got {value}; "
-            f"the nearest legal value is {at_most}"
+            f"{_where(config, name)}: expected a finite number {rule}, got {value}; {remedy}"
+            + (", or None" if optional else "")
         )
 
 
@@ -58,18 +66,42 @@ def one_of(config: Any, name: str, choices: Collection[str]) -> None:
         )
 
 
+def instance(config: Any, name: str, kind: type, example: str, *, optional: bool = False) -> None:
+    """Raises unless the field is a ``kind``, or None where it is optional; names an example."""
+    value = getattr(config, name)
+    if not (isinstance(value, kind) or (optional and value is None)):
+        expected = kind.__name__ + (" or None" if optional else "")
+        raise TypeError(
+            f"{_where(config, name)}: expected {expected}, such as {example}, got {value!r}"
+        )
+
+
+def boolean(config: Any, name: str) -> None:
+    """Raises unless the field is True or False."""
+    value = getattr(config, name)
+    if not isinstance(value, bool):
+        raise TypeError(f"{_where(config, name)}: expected True or False, got {value!r}")
+
+
 def percentiles(config: Any, name: str) -> None:
     """Raises unless the field is None or a tuple of numbers from 0 to 100."""
     value = getattr(config, name)
     if value is None:
         return
-    if not isinstance(value, tuple) or not all(
-        isinstance(entry, int | float) and 0 <= entry <= 100 for entry in value
-    ):
-        raise ValueError(
+    if not isinstance(value, tuple) or not all(map(_is_number, value)):
+        raise TypeError(
             f"{_where(config, name)}: expected None or a tuple of numbers from 0 to 100, "
             f"got {value!r}"
         )
+    if not all(0 <= entry <= 100 for entry in value):
+        raise ValueError(
+            f"{_where(config, name)}: expected numbers from 0 to 100, got {value!r}; the nearest "
+            f"legal value is {tuple(min(max(0, entry), 100) for entry in value)}"
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _where(config: Any, name: str) -> str:

@@ -26,7 +26,10 @@ NUMPY_ACTIVATIONS: dict[Any, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def interpret(
-    graph: PopulationGraph, xs: Mapping[str, Any], done: Any, custom: Mapping[str, Any] | None = None
+    graph: PopulationGraph,
+    xs: Mapping[str, Any],
+    done: Any,
+    custom: Mapping[str, Any] | None = None,
 ) -> list[list[dict[str, np.ndarray]]]:
     """Runs a graph from fresh rows by its definition: row by row, on plain lists.
 
@@ -77,7 +80,9 @@ def interpret(
 class _Row:
     """One row of the batch through time."""
 
-    def __init__(self, graph: PopulationGraph, weights: Mapping[str, Any], custom: Mapping[str, Any]):
+    def __init__(
+        self, graph: PopulationGraph, weights: Mapping[str, Any], custom: Mapping[str, Any]
+    ):
         self._spec = graph.spec
         self._weights = weights
         self._custom = custom

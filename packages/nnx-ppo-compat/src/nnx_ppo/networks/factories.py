@@ -5,7 +5,7 @@ from typing import Any
 
 from flax import nnx
 from nnx_ppo_train import presets
-from nnx_stateful import StatefulModule, make_mlp, make_mlp_layers
+from nnx_stateful import Sequential, make_mlp, make_mlp_layers
 
 __all__ = ["make_mlp", "make_mlp_actor_critic", "make_mlp_layers"]
 
@@ -22,7 +22,7 @@ def make_mlp_actor_critic(
     entropy_weight: float = 1e-2,
     min_std: float = 1e-1,
     std_scale: float = 1.0,
-) -> StatefulModule:
+) -> Sequential:
     """Builds :func:`nnx_ppo_train.presets.make_mlp_actor_critic`, with the published defaults.
 
     Args:

@@ -15,7 +15,9 @@ def graph_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> Stateful
     """The preset ``graph``: a population graph whose recurrence is a delayed connection.
 
     Every entry of the observation is read by an input population that feeds ``hidden``; this has
-    a connection to itself with ``options.delay`` and feeds the read-outs.
+    a connection to itself with ``options.delay`` and feeds the read-outs. Where the critic sees
+    another part of the observation than the actor, it has such a population of its own,
+    ``critic``, so that nothing leaks into the actions.
 
     Args:
       env: the environment; its observation is an array or a flat dict of arrays.
@@ -23,16 +25,21 @@ def graph_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> Stateful
       options: sizes and so on.
     """
     interface = Interface.of(env)
-    entries = _entries(interface)
+    actor_key, critic_key = interface.parts(options)
+    sources = {"hidden": _entries(interface, actor_key)}
+    if critic_key != actor_key:
+        sources["critic"] = _entries(interface, critic_key)
+    entries = {name: key for part in sources.values() for name, key in part.items()}
     graph = PopulationGraph(rngs)
-    for name in entries:
-        graph.add_input(f"in_{name}", interface.width(entries[name]), input_from=name)
-    graph.add_population("hidden", options.hidden_size, activation=nnx.swish)
-    for name in entries:
-        graph.connect(f"in_{name}", "hidden")
-    graph.connect("hidden", "hidden", delay=options.delay)
+    for name, key in entries.items():
+        graph.add_input(f"in_{name}", interface.width(key), input_from=name)
+    for population, part in sources.items():
+        graph.add_population(population, options.hidden_size, activation=nnx.swish)
+        for name in part:
+            graph.connect(f"in_{name}", population)
+        graph.connect(population, population, delay=options.delay)
     action = _action_port(graph, interface, rngs, options)
-    value = _value_port(graph, interface)
+    value = _value_port(graph, interface, source=list(sources)[-1])
     graph.finalize()
     return Sequential(
         [
@@ -44,8 +51,10 @@ def graph_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> Stateful
     )
 
 
-def _entries(interface: Interface) -> dict[str, str | None]:
-    """Names of the input populations, and the observation key that each reads."""
+def _entries(interface: Interface, key: str | None) -> dict[str, str | None]:
+    """Names of the input populations of a part, and the observation key that each reads."""
+    if key is not None:
+        return {key: key}
     if isinstance(interface.obs, Mapping):
         return {name: name for name in interface.obs}
     return {"obs": None}
@@ -73,11 +82,11 @@ def _action_port(
     return Map({name: make_sampler(interface, rngs, options.entropy_weight) for name in named})
 
 
-def _value_port(graph: PopulationGraph, interface: Interface) -> StatefulModule:
+def _value_port(graph: PopulationGraph, interface: Interface, source: str) -> StatefulModule:
     names = list(interface.reward) if isinstance(interface.reward, Mapping) else ["value"]
     for name in names:
         graph.add_output(f"value_{name}", 1, output_to=f"value_{name}")
-        graph.connect("hidden", f"value_{name}")
+        graph.connect(source, f"value_{name}")
     spec: dict[str, Any] = {name: f"value_{name}" for name in names}
     return Filter(spec)
 
@@ -88,4 +97,3 @@ def find_graph(network: StatefulModule) -> PopulationGraph | None:
         if isinstance(module, PopulationGraph):
             return module
     return None
-

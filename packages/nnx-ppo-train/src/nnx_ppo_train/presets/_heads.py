@@ -1,6 +1,8 @@
 """What presets share: what an environment wants, and the heads that give it."""
 
 import dataclasses
+import math
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +19,7 @@ from nnx_stateful import (
     StatefulModule,
 )
 
+from .._validate import boolean, instance, number, whole_number
 from ..samplers import ActionSampler, CategoricalSampler, NormalTanhSampler
 
 
@@ -26,7 +29,7 @@ class NetworkOptions:
 
     Attributes:
       hidden_size: width of hidden layers, recurrent layers and the graph's hidden population.
-      hidden_layers: number of hidden layers of the MLP.
+      hidden_layers: number of hidden layers of the MLP; 0 for a linear policy.
       delay: delay of the graph's recurrent connection, in steps.
       entropy_weight: weight of the entropy bonus.
       normalize_obs: whether observations are normalised by running statistics.
@@ -41,6 +44,15 @@ class NetworkOptions:
     normalize_obs: bool = True
     actor_obs: str | None = None
     critic_obs: str | None = None
+
+    def __post_init__(self) -> None:
+        whole_number(self, "hidden_size", at_least=1)
+        whole_number(self, "hidden_layers", at_least=0)
+        whole_number(self, "delay", at_least=1)
+        number(self, "entropy_weight", at_least=0.0)
+        boolean(self, "normalize_obs")
+        for name in ("actor_obs", "critic_obs"):
+            instance(self, name, str, "'state'", optional=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +86,8 @@ class Interface:
             )
         state = jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0)))
         discrete = getattr(env, "action_kind", "continuous") == "discrete"
+        if not isinstance(size, Mapping):
+            size = operator.index(size)
         return cls(jax.tree.map(lambda leaf: leaf.shape, state.obs), size, discrete, state.reward)
 
     def parts(self, options: NetworkOptions) -> tuple[str | None, str | None]:
@@ -96,15 +110,11 @@ class Interface:
     def width(self, key: str | None) -> int:
         """Number of features of the observation, or of one entry of it."""
         part = self.obs if key is None else self.obs[key]
-        shapes = jax.tree.leaves(part, is_leaf=lambda node: isinstance(node, tuple))
-        return sum(_size(shape) for shape in shapes)
+        return sum(math.prod(shape) for shape in jax.tree.leaves(part, is_leaf=_is_shape))
 
 
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size
+def _is_shape(node: Any) -> bool:
+    return isinstance(node, tuple) and all(isinstance(extent, int) for extent in node)
 
 
 def pick(key: str | None) -> StatefulModule:
@@ -127,9 +137,7 @@ def parameter_sizes(interface: Interface) -> dict[str, int] | int:
     return factor * interface.action_size
 
 
-def make_sampler(
-    interface: Interface, rngs: nnx.Rngs, entropy_weight: float
-) -> ActionSampler:
+def make_sampler(interface: Interface, rngs: nnx.Rngs, entropy_weight: float) -> ActionSampler:
     """The sampler that suits the environment's kind of action."""
     kind = CategoricalSampler if interface.discrete else NormalTanhSampler
     return kind(rngs, entropy_weight=entropy_weight)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flax import nnx
-from nnx_stateful import Normalizer, Sequential, StatefulModule, make_mlp, make_mlp_layers
+from nnx_stateful import Dense, Normalizer, Sequential, StatefulModule, make_mlp_layers
 
 from .._adapter import PPOAdapter
 from ..samplers import NormalTanhSampler
@@ -53,24 +53,29 @@ def make_mlp_actor_critic(
       >>> len(net)
       2
     """
-    if isinstance(activation, str):
-        if activation not in ACTIVATIONS:
-            raise ValueError(
-                f"make_mlp_actor_critic: activation: expected one of {sorted(ACTIVATIONS)} or a "
-                f"function, got {activation!r}"
-            )
-        activation = ACTIVATIONS[activation]
+    nonlinearity = _activation(activation)
     kernel_init = nnx.initializers.variance_scaling(initializer_scale, "fan_in", "uniform")
-
-    def sizes(hidden: Sequence[int], out: int) -> list[int]:
-        return [obs_size, *hidden, out]
-
     sampler = NormalTanhSampler(rngs, entropy_weight, min_std, std_scale)
-    layers = {"activation_last_layer": False, "kernel_init": kernel_init}
-    actor = make_mlp_layers(sizes(actor_hidden_sizes, 2 * action_size), rngs, activation, **layers)
-    critic = make_mlp(sizes(critic_hidden_sizes, 1), rngs, activation, **layers)
+
+    def layers(hidden: Sequence[int], out: int) -> list[Dense]:
+        sizes = [obs_size, *hidden, out]
+        return make_mlp_layers(sizes, rngs, nonlinearity, False, kernel_init=kernel_init)
+
+    actor = layers(actor_hidden_sizes, 2 * action_size)
+    critic = Sequential(layers(critic_hidden_sizes, 1))
     adapter = PPOAdapter(action=Sequential([*actor, sampler]), value=critic)
     return Sequential([*([Normalizer(obs_size)] if normalize_obs else []), adapter])
+
+
+def _activation(given: str | Callable[..., Any]) -> Callable[..., Any]:
+    if not isinstance(given, str):
+        return given
+    if given not in ACTIVATIONS:
+        raise ValueError(
+            f"make_mlp_actor_critic: activation: expected one of {sorted(ACTIVATIONS)} or a "
+            f"function, got {given!r}"
+        )
+    return ACTIVATIONS[given]
 
 
 def mlp_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulModule:
@@ -78,13 +83,14 @@ def mlp_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulMo
     interface = Interface.of(env)
     actor_key, critic_key = interface.parts(options)
 
-    def trunk(key: str | None) -> list[StatefulModule]:
+    def trunk(key: str | None) -> tuple[list[StatefulModule], int]:
         sizes = [interface.width(key), *[options.hidden_size] * options.hidden_layers]
-        return [pick(key), *make_mlp_layers(sizes, rngs, nnx.swish)]
+        layers = make_mlp_layers(sizes, rngs, nnx.swish) if options.hidden_layers else []
+        return [pick(key), *layers], sizes[-1]
 
-    features = options.hidden_size
-    adapter = PPOAdapter(
-        action=Sequential([*trunk(actor_key), action_head(interface, features, rngs, options)]),
-        value=Sequential([*trunk(critic_key), value_head(interface, features, rngs)]),
-    )
+    actor, features = trunk(actor_key)
+    action = Sequential([*actor, action_head(interface, features, rngs, options)])
+    critic, features = trunk(critic_key)
+    value = Sequential([*critic, value_head(interface, features, rngs)])
+    adapter = PPOAdapter(action=action, value=value)
     return Sequential([*normalizer(interface, options), adapter])

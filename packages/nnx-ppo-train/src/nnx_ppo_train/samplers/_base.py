@@ -2,20 +2,13 @@
 
 import abc
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 from flax import nnx
 from jaxtyping import Array, Float, Key
-from nnx_stateful import (
-    NoiseKey,
-    NoiseState,
-    PyTree,
-    StatefulModule,
-    StatefulModuleOutput,
-    draw_noise,
-    noise_state,
-)
+from nnx_stateful import NoiseState, PyTree, StatefulModuleOutput, StochasticModule, draw_noise
 
 from .._validate import number
 
@@ -37,7 +30,7 @@ class Evaluation:
     metrics: dict[str, Array]
 
 
-class ActionSampler(StatefulModule):
+class ActionSampler(StochasticModule):
     """Base of all samplers; a distribution implements ``draw``, ``act`` and ``evaluate``.
 
     Without rollout_extras a sampler draws an action and emits what it drew; with them it
@@ -50,10 +43,9 @@ class ActionSampler(StatefulModule):
     """
 
     def __init__(self, rngs: nnx.Rngs, entropy_weight: float = 0.0):
-        self.deterministic = False
+        super().__init__(rngs)
         self.entropy_weight = entropy_weight
         number(self, "entropy_weight", at_least=0.0)
-        self.noise_key = NoiseKey(rngs())
 
     @abc.abstractmethod
     def draw(self, key: Key[Array, ""], features: int) -> PyTree:
@@ -67,12 +59,10 @@ class ActionSampler(StatefulModule):
     def evaluate(self, params: Float[Array, "*lead F"], extras: PyTree) -> Evaluation:
         """Evaluates the action that ``extras`` describe."""
 
-    def initialize_state(self, batch_size: int) -> NoiseState:
-        return noise_state(self.noise_key.get_value(), batch_size)
-
     def __call__(
         self, state: NoiseState, x: Float[Array, "B F"], rollout_extras: PyTree = None
     ) -> StatefulModuleOutput:
+        self._check_params(x, "(B, F)")
         return self._run(state, x, rollout_extras, steps=None)
 
     def unroll(
@@ -83,6 +73,7 @@ class ActionSampler(StatefulModule):
         rollout_extras: PyTree = None,
     ) -> StatefulModuleOutput:
         del done  # noise goes on over the ends of episodes
+        self._check_params(xs, "(T, B, F)")
         return self._run(state, xs, rollout_extras, steps=xs.shape[0])
 
     def _run(
@@ -104,3 +95,18 @@ class ActionSampler(StatefulModule):
             return self.act(params, None)
         noise = draw_noise(state, lambda key: self.draw(key, params.shape[-1]), steps)
         return self.act(params, noise)
+
+    def _check_params(self, params: Any, wanted: str) -> None:
+        """Raises unless the input is an array of that many axes, the last one not empty."""
+        kind = type(self).__name__
+        if not hasattr(params, "shape"):
+            names = f" with {sorted(map(str, params))}" if isinstance(params, Mapping) else ""
+            raise TypeError(
+                f"{kind}: expected an array of distribution parameters {wanted}, got a "
+                f"{type(params).__name__}{names}; pick the entry with Map({{name: sampler}})"
+            )
+        if len(params.shape) != wanted.count(",") + 1 or not params.shape[-1]:
+            raise ValueError(
+                f"{kind}: expected distribution parameters of shape {wanted}, got {params.shape}; "
+                "put a layer such as Dense before it, which gives one vector per row"
+            )

@@ -11,6 +11,8 @@ from ._base import ActionSampler, Evaluation
 class CategoricalSampler(ActionSampler):
     """Samples an action index from logits (B, N); the entropy is exact.
 
+    A logit of minus infinity rules a choice out.
+
     Args:
       rngs: gives one key.
       entropy_weight: weight of the entropy bonus.
@@ -34,9 +36,10 @@ class CategoricalSampler(ActionSampler):
         action = extras["raw_action"]
         log_probs = jax.nn.log_softmax(params, axis=-1)
         chosen = jnp.take_along_axis(log_probs, action[..., None], axis=-1)[..., 0]
+        possible = jnp.where(jnp.isfinite(log_probs), log_probs, 0.0)  # 0 log 0 = 0
         return Evaluation(
             action=action,
             log_likelihood=chosen,
-            entropy=-(jnp.exp(log_probs) * log_probs).sum(-1),
+            entropy=-(jnp.exp(log_probs) * possible).sum(-1),
             metrics={"probability_of_mode": jnp.exp(log_probs.max(-1))},
         )

@@ -40,14 +40,14 @@ class GaussianSampler(ActionSampler):
 
     def act(self, params: Float[Array, "*lead F"], noise: PyTree | None) -> dict[str, Array]:
         mean, std = self.mean_and_std(params)
-        noise = jnp.zeros_like(mean) if noise is None else noise.astype(mean.dtype)
-        return {"raw_action": mean + std * noise, "noise": noise}
+        eps = jnp.zeros_like(mean) if noise is None else jnp.asarray(noise, mean.dtype)
+        return {"raw_action": mean + std * eps, "noise": eps}
 
     def mean_and_std(
         self, params: Float[Array, "*lead F"]
     ) -> tuple[Float[Array, "*lead A"], Float[Array, "*lead A"]]:
         """Splits the parameters into mean and standard deviation."""
-        if params.shape[-1] % 2 or not params.shape[-1]:
+        if params.shape[-1] % 2:
             raise ValueError(
                 f"{type(self).__name__}: expected an even number of features (mean and scale of "
                 f"each action), got shape {params.shape}; use a layer of width 2 * action_size "

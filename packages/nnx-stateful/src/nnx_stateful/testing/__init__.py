@@ -18,6 +18,7 @@ from ._probes import (
     StatisticsProbe,
     StreamProbe,
 )
+from ._stepping import step_through
 from ._table import ModuleCase, shipped_modules
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = [
     "input_arrays",
     "module_descriptions",
     "shipped_modules",
+    "step_through",
     "to_float64",
 ]
 

@@ -76,11 +76,6 @@ def to_numpy(leaf: Any) -> np.ndarray:
     return leaf.astype(np.float32) if leaf.dtype == jnp.bfloat16 else leaf
 
 
-def stack_steps(trees: list[PyTree]) -> PyTree:
-    """Stacks one tree per step along a new first axis."""
-    return jax.tree.map(lambda *leaves: np.stack([to_numpy(leaf) for leaf in leaves]), *trees)
-
-
 def without_noise(state: PyTree) -> PyTree:
     """Returns the carry state with every NoiseState taken out."""
 

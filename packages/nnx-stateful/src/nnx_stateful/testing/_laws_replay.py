@@ -1,5 +1,8 @@
 """Law 5: rollout_extras suffice to do the same again."""
 
+import jax
+from flax import nnx
+
 from .._output import StatefulModuleOutput
 from ._compare import assert_close
 from ._trial import Trial
@@ -13,9 +16,10 @@ def replay_reproduces(trial: Trial) -> None:
     acted = module(state, trial.x)
     replayed = module(state, trial.x, acted.rollout_extras)
     _compare(trial, "replayed step", acted, replayed)
-    module, state = trial.copy(), trial.start()
-    acted = module.unroll(state, trial.xs, trial.done)
-    replayed = module.unroll(state, trial.xs, trial.done, acted.rollout_extras)
+    acted, variables = trial.unroll(trial.done)
+    emitted = acted.rollout_extras if jax.tree.leaves(acted.rollout_extras) else None
+    streams = nnx.filter_state(variables, nnx.RngState)
+    replayed, _ = trial.unroll(trial.done, emitted, streams)
     _compare(trial, "replayed sequence", acted, replayed)
 
 

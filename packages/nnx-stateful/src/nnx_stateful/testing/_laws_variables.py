@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 from flax import nnx
 
 from ._compare import assert_close
@@ -11,18 +10,20 @@ from ._trial import Trial
 
 def calls_write_nothing(trial: Trial) -> None:
     """Calls and unrolls change no variable but RNG streams; statistics change no Param."""
-    before = _values(trial.module, nnx.Not(nnx.RngState))
+    kind = nnx.Not(nnx.RngState)
+    before = _values(nnx.state(trial.module, kind))
     module = trial.copy()
     module(trial.used, trial.x)
-    assert_close("variables after a call", before, _values(module, nnx.Not(nnx.RngState)))
-    extras = module.unroll(trial.start(), trial.xs, trial.done).rollout_extras
-    assert_close("variables after unroll", before, _values(module, nnx.Not(nnx.RngState)))
-    module.update_statistics(extras)
-    params = _values(trial.module, nnx.Param)
-    assert_close("parameters after update_statistics", params, _values(module, nnx.Param))
+    assert_close("variables after a call", before, _values(nnx.state(module, kind)))
+    unrolled, after = trial.unroll(trial.done)
+    assert_close("variables after unroll", before, _values(nnx.filter_state(after, kind)))
+    module.update_statistics(unrolled.rollout_extras)
+    params = _values(nnx.state(trial.module, nnx.Param))
+    updated = _values(nnx.state(module, nnx.Param))
+    assert_close("parameters after update_statistics", params, updated)
     module(trial.used, trial.x)
 
 
-def _values(module: nnx.Module, kind: Any) -> Any:
-    """The values of one kind of variable, by path; as arrays, so that later writes do not show."""
-    return jax.tree.map(lambda leaf: leaf, nnx.to_pure_dict(nnx.state(module, kind)))
+def _values(state: Any) -> Any:
+    """The values of variables by path, without the variables."""
+    return nnx.to_pure_dict(state)

@@ -12,7 +12,8 @@ from jaxtyping import Array, Bool
 
 from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
-from .._state import initial_state, reset_rows
+from .._state import initial_state
+from ._stepping import step_through
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,23 +57,44 @@ class Trial:
         return initial_state(self.copy(), self.batch_size)
 
     @functools.cached_property
-    def stepped(self) -> tuple[list[StatefulModuleOutput], PyTree]:
-        """Every step's output, across resets, and the carry state at the end: a plain loop."""
-        module, state = self.copy(), self.start()
-        outs = []
-        for step in range(self.steps):
-            out = module(state, self.at(step))
-            state = reset_rows(module, out.next_state, self.done[step])
-            outs.append(out)
-        return outs, state
+    def stepped(self) -> StatefulModuleOutput:
+        """What a plain loop over the inputs gives, across resets."""
+        return step_through(self.copy(), self.start(), self.xs, self.done)
+
+    def unroll(
+        self, done: Any, rollout_extras: PyTree = None, streams: Any = None
+    ) -> tuple[StatefulModuleOutput, Any]:
+        """Unrolls the inputs from the initial state, compiled.
+
+        Args:
+          done: (T, B), or None.
+          rollout_extras: what to replay, or None.
+          streams: the RNG streams to begin with; those of the module if None.
+
+        Returns:
+          The output, and all variables of the module afterwards.
+        """
+        variables = nnx.state(self.module)
+        if streams is not None:
+            variables = nnx.merge_state(variables, streams)
+        return self._compiled_unroll(variables, self.start(), self.xs, done, rollout_extras)
+
+    @functools.cached_property
+    def _compiled_unroll(self) -> Any:
+        graphdef = nnx.graphdef(self.module)
+
+        def unroll(variables: Any, state: PyTree, xs: PyTree, done: Any, extras: PyTree) -> Any:
+            module = nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf, variables))
+            return module.unroll(state, xs, done, extras), nnx.state(module)
+
+        return jax.jit(unroll)
 
     @functools.cached_property
     def used(self) -> PyTree:
         """A carry state that no longer is fresh: after two steps, without a reset."""
-        module, state = self.copy(), self.start()
-        for step in (0, 1):
-            state = module(state, self.at(step % self.steps)).next_state
-        return state
+        module = self.copy()
+        state = module(self.start(), self.at(0)).next_state
+        return module(state, self.at(-1)).next_state
 
 
 def make_inputs(sample_input: PyTree, steps: int, seed: int) -> PyTree:

@@ -1,0 +1,168 @@
+"""Unrolling against stepping: gradients, replay, metrics, and how much is scanned."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from nnx_graph import Connection, Population, PopulationGraph
+from nnx_graph.testing import GraphDescription, LeakyProbe, build_graph
+from nnx_stateful import initial_state, scan_unroll
+from nnx_stateful.testing import to_float64
+
+STEPS, ROWS = 7, 3
+DONE = np.random.default_rng(5).random((STEPS, ROWS)) < 0.25
+
+
+def mixed_graph():
+    """A cyclic pair with a probe inside, fed and read over delays and probes."""
+    return build_graph(
+        GraphDescription(
+            (
+                Population(name="in", size=2, input_from="x"),
+                Population(name="a", size=3, activation=jnp.tanh),
+                Population(name="b", size=3, activation=jnp.tanh, has_compute=True),
+                Population(name="out", size=2, output_to="y"),
+            ),
+            (
+                Connection(src="in", dst="a", delay=2),
+                Connection(src="in", dst="a", has_transform=True, index=1),
+                Connection(src="a", dst="b"),
+                Connection(src="a", dst="b", delay=9, index=1),  # longer than the sequence
+                Connection(src="b", dst="a", delay=1, has_transform=True),
+                Connection(src="b", dst="out", delay=3),
+                Connection(src="b", dst="out", has_transform=True, index=1),
+                Connection(src="in", dst="out", delay=4),
+            ),
+        )
+    )[0]
+
+
+def inputs(steps=STEPS):
+    return {"x": jnp.asarray(np.random.default_rng(6).normal(size=(steps, ROWS, 2)))}
+
+
+def assert_trees_close(got, expected):
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10), got, expected
+    )
+
+
+def test_unroll_has_the_gradients_of_stepping():
+    with jax.enable_x64(True):
+        graph = to_float64(mixed_graph())
+        xs, done = inputs(), jnp.asarray(DONE)
+        state = graph.unroll(initial_state(graph, ROWS), xs).next_state  # a state in use
+        graphdef, params, rest = nnx.split(graph, nnx.Param, ...)
+
+        def gradients(unroll):
+            def loss(params, xs):
+                out = unroll(nnx.merge(graphdef, params, rest), xs)
+                reported = (out.output, out.regularization_loss, out.next_state["buffers"])
+                return sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(reported))
+
+            return jax.jit(jax.grad(loss, argnums=(0, 1)))(params, xs)
+
+        at_once = gradients(lambda module, xs: module.unroll(state, xs, done))
+        in_steps = gradients(lambda module, xs: scan_unroll(module, state, xs, done, None))
+        assert_trees_close(at_once, in_steps)
+
+
+@pytest.mark.parametrize("done", [None, DONE, np.ones_like(DONE)], ids=["none", "some", "all"])
+def test_unroll_equals_stepping_leaf_for_leaf(done):
+    with jax.enable_x64(True):
+        graph = to_float64(mixed_graph())
+        done = None if done is None else jnp.asarray(done)
+        state = graph.unroll(initial_state(graph, ROWS), inputs(4)).next_state
+        assert_trees_close(
+            graph.unroll(state, inputs(), done), scan_unroll(graph, state, inputs(), done, None)
+        )
+
+
+def test_unroll_in_two_parts_equals_one():
+    with jax.enable_x64(True):
+        graph = to_float64(mixed_graph())
+        xs, done, start = inputs(), jnp.asarray(DONE), initial_state(graph, ROWS)
+        whole = graph.unroll(start, xs, done)
+        first = graph.unroll(start, {"x": xs["x"][:3]}, done[:3])
+        second = graph.unroll(first.next_state, {"x": xs["x"][3:]}, done[3:])
+        assert_trees_close(second.next_state, whole.next_state)
+        joined = jnp.concatenate([first.output["y"], second.output["y"]])
+        assert_trees_close({"y": joined}, whole.output)
+
+
+def test_unroll_hands_each_probe_its_own_extras():
+    graph, xs, done = mixed_graph(), inputs(), jnp.asarray(DONE)
+    state = initial_state(graph, ROWS)
+    emitted = graph.unroll(state, xs, done)
+    other = jax.tree.map(lambda leaf: leaf + 1.0, emitted.rollout_extras)
+    at_once = graph.unroll(state, xs, done, other)
+    in_steps = scan_unroll(graph, state, xs, done, other)
+    np.testing.assert_allclose(at_once.output["y"], in_steps.output["y"], rtol=1e-5, atol=1e-5)
+    assert not np.allclose(at_once.output["y"], emitted.output["y"])
+
+
+def count_scans(function, *arguments):
+    text = str(jax.make_jaxpr(function)(*arguments))
+    return text.count("scan[")
+
+
+def test_unroll_of_a_graph_without_cycles_needs_no_scan():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("in", 2, input_from="x")
+    graph.add_population("mid", 3, activation=jnp.tanh)
+    graph.add_output("out", 1)
+    graph.connect("in", "mid", delay=2)
+    graph.connect("mid", "out", delay=1)
+    graph.finalize()
+    state = initial_state(graph, ROWS)
+    assert count_scans(graph.unroll, state, inputs(), jnp.asarray(DONE)) == 0
+
+
+def test_unroll_scans_each_cycle_once():
+    graph = mixed_graph()
+    state = initial_state(graph, ROWS)
+    # the cycle of a and b, and one for each probe outside of it, which has a carry
+    assert count_scans(graph.unroll, state, inputs(), jnp.asarray(DONE)) == 1 + 2
+
+
+def test_unroll_without_inputs_takes_its_length_from_done():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_output("a", 1, activation=jnp.tanh)
+    graph.connect("a", "a", delay=1)
+    graph.finalize()
+    graph.connection("a", "a").bias[...] = 1.0
+    state = initial_state(graph, 2)
+    out = graph.unroll(state, None, jnp.zeros((4, 2), bool))
+    assert out.output["a"].shape == (4, 2, 1)
+    with pytest.raises(ValueError, match=r"PopulationGraph.unroll.*pass done of shape \(T, B\)"):
+        graph.unroll(state, None)
+
+
+def test_activation_sees_one_step_at_a_time_in_a_sequence():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("in", 2, input_from="x", activation=lambda x: x - x.mean(axis=0))
+    graph.add_output("out", 2)
+    graph.connect("in", "out")
+    graph.finalize()
+    state, xs = initial_state(graph, ROWS), inputs()
+    at_once, in_steps = graph.unroll(state, xs), scan_unroll(graph, state, xs, None, None)
+    np.testing.assert_allclose(at_once.output["out"], in_steps.output["out"], atol=1e-6)
+
+
+def test_compute_with_carry_in_a_cycle_is_reset_with_the_row():
+    probe = LeakyProbe(1, 1)
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("in", 1, input_from="x")
+    graph.add_population("hold", 1, compute=probe)
+    graph.add_output("out", 1)
+    graph.connect("in", "hold")
+    graph.connect("hold", "hold", delay=1)
+    graph.connect("hold", "out")
+    graph.finalize()
+    for ends, weight in ((("in", "hold"), 1.0), (("hold", "hold"), 0.0), (("hold", "out"), 1.0)):
+        graph.connection(*ends).kernel[...] = weight
+    done = jnp.array([[False], [True], [False]])
+    out = graph.unroll(initial_state(graph, 1), {"x": jnp.ones((3, 1, 1))}, done)
+    assert out.output["out"].ravel().tolist() == [1.0, 1.5, 1.0]

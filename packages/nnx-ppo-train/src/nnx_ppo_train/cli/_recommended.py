@@ -1,0 +1,118 @@
+"""Recommended settings for environments and networks: the defaults of ``nnx-ppo train``.
+
+To tune an environment, edit its row. Each row holds for the environments and networks that its two
+patterns match (as shell wildcards); later rows win over earlier ones.
+"""
+
+import dataclasses
+from fnmatch import fnmatchcase
+from typing import Any
+
+from .._config import TrainConfig
+from ..presets import NetworkOptions
+
+DEFAULT_ENV = "cartpole-positions"
+DEFAULT_NETWORK = "graph"
+
+ROWS: list[tuple[str, str, dict[str, Any]]] = [
+    (
+        "*",
+        "*",
+        {
+            "ppo.n_envs": 256,
+            "ppo.rollout_length": 32,
+            "ppo.total_steps": 2_000_000,
+            "ppo.learning_rate": 1e-3,
+            "ppo.gradient_clipping": 1.0,
+            "eval.every_steps": 100_000,
+            "checkpoint_every_steps": 250_000,
+            "video.episode_length": 200,
+        },
+    ),
+    (
+        "cartpole*",
+        "*",
+        {
+            "ppo.n_envs": 128,
+            "ppo.rollout_length": 64,
+            "ppo.total_steps": 1_500_000,
+            "ppo.learning_rate": 1e-3,
+            "ppo.discounting_factor": 0.99,
+            "eval.max_episode_length": 500,
+            "net.entropy_weight": 1e-3,
+        },
+    ),
+    (
+        "recall",
+        "*",
+        {
+            "ppo.rollout_length": 24,
+            "ppo.total_steps": 1_000_000,
+            "ppo.learning_rate": 3e-3,
+            "eval.n_envs": 256,
+            "eval.max_episode_length": 10,
+            "net.normalize_obs": False,
+        },
+    ),
+    ("recall", "graph", {"net.delay": 5}),
+    ("point-mass", "*", {"eval.max_episode_length": 200}),
+    ("body-chain", "*", {"eval.max_episode_length": 100}),
+    (
+        "*-limit",
+        "*",
+        {
+            "ppo.total_steps": 500_000,
+            "ppo.discounting_factor": 0.9,
+            "eval.max_episode_length": 10,
+        },
+    ),
+    (
+        "constant-reward",
+        "*",
+        {
+            "ppo.total_steps": 500_000,
+            "ppo.discounting_factor": 0.9,
+            "eval.max_episode_length": 10,
+        },
+    ),
+    (
+        "playground/*",
+        "*",
+        {
+            "ppo.n_envs": 128,
+            "ppo.total_steps": 5_000_000,
+            "ppo.discounting_factor": 0.99,
+            "eval.every_steps": 250_000,
+            "checkpoint_every_steps": 500_000,
+        },
+    ),
+]
+
+
+def recommended(env: str, network: str) -> tuple[TrainConfig, NetworkOptions]:
+    """Returns the settings for an environment and a network, by their names.
+
+    Args:
+      env: a name as ``--env`` takes it.
+      network: a name as ``--network`` takes it.
+
+    Example:
+      >>> recommended("recall", "graph")[1].delay
+      5
+    """
+    chosen: dict[str, Any] = {}
+    for env_pattern, network_pattern, settings in ROWS:
+        if fnmatchcase(env, env_pattern) and fnmatchcase(network, network_pattern):
+            chosen |= settings
+    config = TrainConfig()
+    parts: dict[str, Any] = {}
+    for part in ("ppo", "eval", "video"):
+        parts[part] = dataclasses.replace(getattr(config, part), **_below(chosen, part))
+    top = {name: value for name, value in chosen.items() if "." not in name}
+    options = NetworkOptions(**_below(chosen, "net"))
+    return dataclasses.replace(config, **parts, **top), options
+
+
+def _below(settings: dict[str, Any], part: str) -> dict[str, Any]:
+    prefix = f"{part}."
+    return {k.removeprefix(prefix): v for k, v in settings.items() if k.startswith(prefix)}

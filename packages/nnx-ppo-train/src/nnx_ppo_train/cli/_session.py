@@ -1,0 +1,164 @@
+"""One training from the command line: progress, files, pictures, summary."""
+
+import dataclasses
+import time
+from typing import Any
+
+from nnx_stateful import StatefulModule
+from rich.console import Console
+
+from .._checkpoint import latest_checkpoint, make_checkpoint_fn
+from .._loop import train_ppo
+from .._types import TrainingState, VideoData
+from ._metrics_file import MetricsFile, read_metrics
+from ._pictures import draw_pictures
+from ._progress import TrainingProgress, duration
+from ._rendering import RenderedEnv, save_gif
+from ._run_config import RunConfig
+from ._run_folder import RunFolder
+
+KEPT_CHECKPOINTS = 3
+INTERRUPTED = 130  # exit code of a program that Ctrl-C ended
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """A run in the making.
+
+    Attributes:
+      console: where to say how it goes.
+      folder: where it leaves its files.
+      run: what to do.
+      env: the environment.
+      network: the network; holds the trained parameters afterwards.
+    """
+
+    console: Console
+    folder: RunFolder
+    run: RunConfig
+    env: Any
+    network: StatefulModule
+
+    def train(self, start: TrainingState | None = None) -> int:
+        """Trains, draws the pictures and says what there is.
+
+        Args:
+          start: state from which to go on.
+
+        Returns:
+          The exit code: 0, or 130 after Ctrl-C.
+        """
+        started = time.monotonic()
+        interrupted = False
+        try:
+            self._train(start)
+        except KeyboardInterrupt:
+            interrupted = True
+            self.say("\nInterrupted; drawing the pictures (Ctrl-C again to leave them).")
+        try:
+            self.draw()
+        except KeyboardInterrupt:
+            self.say("Pictures left undrawn.")
+        self._summarize(time.monotonic() - started)
+        return INTERRUPTED if interrupted else 0
+
+    def _train(self, start: TrainingState | None) -> None:
+        config = self.run.train
+        start_step = 0 if start is None else start.steps_taken
+        metrics = MetricsFile(self.folder.metrics, start_step)
+        progress = TrainingProgress(self.console, config.ppo.total_steps, start_step)
+
+        def log(values: dict[str, float], step: int) -> None:
+            metrics.write(values, step)
+            progress.update(values, step)
+
+        def video(data: VideoData) -> None:
+            self.folder.videos.mkdir(exist_ok=True)
+            save_gif(self.folder.videos / f"step_{data.step:010d}.gif", list(data.frames))
+
+        try:
+            with progress:
+                train_ppo(
+                    self.env,
+                    self.network,
+                    config,
+                    log_fn=log,
+                    video_fn=video,
+                    checkpoint_fn=make_checkpoint_fn(
+                        self.folder.checkpoints, config, keep=KEPT_CHECKPOINTS
+                    ),
+                    eval_env=RenderedEnv(self.env) if config.video.enabled else self.env,
+                    initial_state=start,
+                )
+        finally:
+            metrics.close()
+
+    def draw(self) -> None:
+        """Draws the pictures."""
+        draw_pictures(
+            self.console,
+            self.folder,
+            self.env,
+            self.network,
+            self.run.train.seed,
+            self.run.train.eval.max_episode_length,
+        )
+
+    def say(self, text: str) -> None:
+        """Prints a line as it is."""
+        self.console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+    def _summarize(self, seconds: float) -> None:
+        total = self.run.train.ppo.total_steps
+        name = self.folder.name
+        try:
+            checkpoint = latest_checkpoint(self.folder.checkpoints)
+        except FileNotFoundError:
+            self.say("Stopped before there was a checkpoint; start over with `nnx-ppo train`.")
+            return
+        steps = int(checkpoint.name.removeprefix("step_"))
+        self.say("")
+        if steps < total:
+            self.say(f"Stopped at {steps:,} of {total:,} steps after {duration(seconds)}.")
+        else:
+            self.say(f"Finished {steps:,} steps in {duration(seconds)}.")
+        self.say(self._result())
+        folder = self.folder
+        files = {
+            "config": folder.config,
+            "metrics": folder.metrics,
+            "checkpoint": checkpoint,
+            "learning curve": folder.learning_curve,
+            "graph": folder.graph,
+            "episode": folder.episode,
+            "videos": folder.videos,
+        }
+        for label, path in files.items():
+            if path.exists():
+                self.say(f"  {label:<15} {path}")
+        if steps < total:
+            self.say(f"Go on:     nnx-ppo resume {name}")
+        else:
+            self.say(f"Train on:  nnx-ppo resume {name} --total-steps {2 * steps}")
+        self.say(f"Evaluate:  nnx-ppo eval {name}")
+
+    def _result(self) -> str:
+        """The last evaluation in words, or the training return where there is none."""
+        lines = read_metrics(self.folder.metrics)
+        for what, key in (
+            ("Deterministic evaluation return", "eval/episode_reward/mean"),
+            ("Return of training episodes", "train/episode_reward"),
+        ):
+            found = [line for line in lines if line.get(key) is not None]
+            if found:
+                value = found[-1][key]
+                return f"{what}: {value:.4g}{share(value, self.env)} at step {found[-1]['step']:,}"
+        return "No episode has ended yet, so there is no return to report."
+
+
+def share(value: float, env: Any) -> str:
+    """How much of the environment's greatest return that is, where it is known."""
+    greatest = getattr(env, "max_return", None)
+    if not greatest or greatest < 0:
+        return ""
+    return f" of {greatest:g}, {value / greatest:.0%} of the maximum"

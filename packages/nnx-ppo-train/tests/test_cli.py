@@ -1,0 +1,475 @@
+"""The command line: run folders, resuming, own code, and what it says about mistakes."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import pytest
+from nnx_ppo_train import LoggingLevel
+from nnx_ppo_train.cli import main
+from nnx_ppo_train.cli._arguments import parse
+from nnx_ppo_train.cli._compilation_cache import cache_folder, use_compilation_cache
+from nnx_ppo_train.cli._metrics_file import MetricsFile, read_metrics
+from nnx_ppo_train.cli._pictures import draw_learning_curve
+from nnx_ppo_train.cli._recommended import ROWS, recommended
+from nnx_ppo_train.cli._rendering import draw_frames, save_gif, thin
+from nnx_ppo_train.cli._run_config import read_run_config
+from nnx_ppo_train.cli._run_folder import RunFolder, new_run_folder
+from nnx_ppo_train.envs import list_envs, make_env
+from nnx_ppo_train.presets import list_networks
+from PIL import Image
+
+ITERATION = 16
+TINY = [
+    "--ppo.n-envs", "4", "--ppo.rollout-length", "4", "--ppo.n-minibatches", "2",
+    "--ppo.n-epochs", "1", "--eval.n-envs", "2", "--eval.max-episode-length", "8",
+    "--eval.every-steps", "32", "--checkpoint-every-steps", "16",
+]  # fmt: skip
+GRAPH = ["train", "--env", "cartpole", "--network", "graph", "--net.hidden-size", "4", *TINY]
+
+OWN_CODE = """
+from nnx_ppo_train.envs import CartPole
+from nnx_ppo_train.presets import make_mlp_actor_critic
+
+
+class Undrawable(CartPole):
+    draw = None
+
+
+def make_env():
+    return CartPole(episode_length=5)
+
+
+def make_undrawable():
+    return Undrawable(episode_length=5)
+
+
+def make_network(env, rngs):
+    sizes = {"actor_hidden_sizes": (4,), "critic_hidden_sizes": (4,)}
+    return make_mlp_actor_critic(env.observation_size, env.action_size, rngs, **sizes)
+
+
+def make_wrong_network(env, rngs):
+    return make_mlp_actor_critic(env.observation_size, env.action_size + 1, rngs)
+
+
+def make_nothing(env, rngs):
+    return None
+
+
+def make_env_of(length):
+    return CartPole(episode_length=length)
+
+
+number = 3
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_cache(tmp_path_factory):
+    """What one test compiles the next finds on disk; the process is left as it was."""
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(sys, "path", list(sys.path))
+        yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty current folder, with code of the user's own in it."""
+    monkeypatch.chdir(tmp_path)
+    module = f"own_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(OWN_CODE)
+    return module
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that went through: its folder, and what was printed is in its parent."""
+    place = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        assert main([*GRAPH, "--total-steps", "64", "--run-dir", "run", "--seed", "5"]) == 0
+    return RunFolder(place / "run")
+
+
+def check_usage_error(capsys, words, *parts):
+    """Runs a command that must end with 2, one line, and no traceback."""
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("nnx-ppo: ")
+    assert error.count("\n") == 1
+    for part in parts:
+        assert part in error
+
+
+# ---- train -----------------------------------------------------------------------------------
+
+
+def test_run_folder_holds_everything(finished):
+    assert sorted(path.name for path in finished.path.iterdir()) == [
+        "checkpoints", "config.json", "episode.gif", "graph.png", "learning_curve.png",
+        "metrics.jsonl",
+    ]  # fmt: skip
+    names = sorted(path.name for path in finished.checkpoints.iterdir())
+    assert names == [f"step_{step:010d}" for step in (32, 48, 64)]
+
+
+def test_pictures_are_pictures(finished):
+    for path in (finished.graph, finished.learning_curve):
+        with Image.open(path) as image:
+            assert image.width > 300
+            assert len(image.convert("RGB").getcolors(1 << 20)) > 3
+    with Image.open(finished.episode) as image:
+        assert image.size == (320, 240)
+        assert 2 <= image.n_frames <= 9
+
+
+def test_metrics_have_one_line_per_iteration(finished):
+    lines = [json.loads(line) for line in finished.metrics.read_text().splitlines()]
+    assert [line["step"] for line in lines] == [0, 16, 32, 48, 64]
+    assert all(line["wall_time"] >= 0 for line in lines)
+    assert all("losses/total" in line for line in lines[1:])
+    assert [line["step"] for line in lines if "eval/episode_reward/mean" in line] == [0, 32, 64]
+    assert "NaN" not in finished.metrics.read_text()
+
+
+def test_config_file_says_what_was_run(finished):
+    run = read_run_config(finished.config)
+    assert (run.env, run.network, run.net.hidden_size) == ("cartpole", "graph", 4)
+    assert (run.train.seed, run.train.ppo.total_steps, run.train.ppo.n_envs) == (5, 64, 4)
+    record = json.loads(finished.config.read_text())
+    assert record["command"][:4] == ["nnx-ppo", "train", "--env", "cartpole"]
+    assert set(record["versions"]) >= {"jax", "flax", "nnx-ppo-train"}
+
+
+def test_own_environment_and_network_are_trained(folder, capsys):
+    words = ["train", "--env", f"{folder}:make_env", "--network", f"{folder}:make_network", *TINY]
+    assert main([*words, "--total-steps", "16", "--video.enabled"]) == 0
+    (run,) = Path("runs").iterdir()
+    assert run.name.startswith(f"{folder}_make_env-{folder}_make_network-17-")
+    assert sorted(path.name for path in (run / "videos").iterdir()) == [
+        "step_0000000000.gif",
+        "step_0000000016.gif",
+    ]
+    assert not (run / "graph.png").exists()
+    said = capsys.readouterr().out
+    assert f"Run folder: {run}" in said
+    assert "% of the maximum" in said
+    for name in ("config.json", "metrics.jsonl", "learning_curve.png", "episode.gif"):
+        assert f"{run}/{name}" in said
+    assert f"nnx-ppo eval {run}" in said
+    assert main(["eval", str(run), "--episodes", "3", "--no-deterministic"]) == 0
+    assert "3 sampled episodes from seed 0, mean return" in capsys.readouterr().out
+
+
+def test_environment_that_cannot_be_drawn_is_trained_all_the_same(folder, capsys):
+    words = ["train", "--env", f"{folder}:make_undrawable", "--network", f"{folder}:make_network"]
+    assert main([*words, *TINY, "--total-steps", "16", "--run-dir", "run"]) == 0
+    assert "No animation: Undrawable: expected an environment with draw" in capsys.readouterr().out
+    assert Path("run/learning_curve.png").exists()
+
+
+# ---- resume and eval -------------------------------------------------------------------------
+
+
+def test_resumed_run_equals_an_uninterrupted_one(folder, finished, capsys):
+    words = [*GRAPH, "--run-dir", "run", "--seed", "5"]
+    assert main([*words, "--total-steps", "32"]) == 0
+    assert main(["resume", "run", "--total-steps", "64"]) == 0
+    assert "Resuming graph on cartpole at 32 of 64 steps" in capsys.readouterr().out
+    resumed, straight = read_metrics(Path("run/metrics.jsonl")), read_metrics(finished.metrics)
+    for line in (*resumed, *straight):
+        del line["wall_time"]
+    assert resumed == straight
+    assert read_run_config(Path("run/config.json")).train.ppo.total_steps == 64
+
+
+def test_resuming_a_finished_run_draws_and_summarizes(finished, capsys):
+    finished.episode.unlink()
+    assert main(["resume", str(finished.path)]) == 0
+    said = capsys.readouterr().out
+    assert "all 64 steps are done" in said
+    assert "Finished 64 steps" in said
+    assert finished.episode.exists()
+    assert read_metrics(finished.metrics)[-1]["step"] == 64
+
+
+def test_resuming_to_fewer_steps_fails(finished, capsys):
+    words = ["resume", str(finished.path), "--total-steps", "32"]
+    check_usage_error(capsys, words, "--total-steps: expected at least 64")
+
+
+def test_eval_prints_a_table(finished, capsys):
+    assert main(["eval", str(finished.path), "--episodes", "4", "--seed", "3"]) == 0
+    said = capsys.readouterr().out
+    assert "return" in said
+    assert "median" in said
+    assert "4 deterministic episodes from seed 3, mean return" in said
+    assert "of 500" in said
+
+
+def test_interrupted_run_leaves_a_checkpoint_and_goes_on(folder, tmp_path):
+    words = [*GRAPH, "--total-steps", "100000000", "--run-dir", "run"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nnx_ppo_train.cli", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    wait_for(lambda: len(read_metrics(Path("run/metrics.jsonl"))) > 2, process)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "nnx-ppo resume run" in said
+    assert "Traceback" not in said
+    steps = int(max(path.name for path in Path("run/checkpoints").iterdir())[5:])
+    assert steps == read_metrics(Path("run/metrics.jsonl"))[-1]["step"]
+    assert main(["resume", "run", "--total-steps", str(steps + 2 * ITERATION)]) == 0
+    assert read_metrics(Path("run/metrics.jsonl"))[-1]["step"] == steps + 2 * ITERATION
+
+
+def wait_for(ready, process):
+    deadline = time.monotonic() + 240
+    while not ready():
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline, "training has not begun"
+        time.sleep(0.1)
+
+
+# ---- mistakes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--env", "cartpol"], ["'cartpol'", "Did you mean 'cartpole'", "package.module:make_env"]),
+        (["--network", "grap"], ["'grap'", "Did you mean 'graph'", "package.module:make_network"]),
+        (["--env", "OWN:make_envs"], ["has no function 'make_envs'; it has", "make_env"]),
+        (["--env", "OWN:number"], ["expected a function make_env()"]),
+        (["--env", "OWN:make_env_of"], ["expected a function make_env(), got make_env_of(length)"]),
+        (["--env", "absent_module:make_env"], ["no module 'absent_module' on the import path"]),
+        (["--env", "OWN:"], ["expected package.module:factory"]),
+        (["--network", "OWN:make_nothing"], ["expected a StatefulModule, got None"]),
+        (["--network", "OWN:make_wrong_network"], ["the environment wants 1", "(4, 2)"]),
+        (["--network", "OWN:make_network", "--net.delay", "3"], ["--net.delay", "no use for it"]),
+        (["--network", "mlp", "--net.delay", "3"], ["--net.delay", "'mlp' has no use for it"]),
+        (["--network", "mlp", "--net.actor-obs", "state"], ["NetworkOptions.actor_obs"]),
+        (["--total-steps", "0"], ["PPOConfig.total_steps", "at least 1"]),
+    ],
+)
+def test_train_with_a_mistake_says_so_and_leaves_no_folder(folder, capsys, words, parts):
+    words = [word.replace("OWN", folder) for word in words]
+    defaults = {"--env": "cartpole", "--network": "mlp", "--run-dir": "run"}
+    for flag, value in defaults.items():
+        words += [] if flag in words else [flag, value]
+    check_usage_error(capsys, ["train", *TINY, *words], *parts)
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["train", "--ppo.n-envs", "0"], "PPOConfig.n_envs"),
+        (["train", "--ppo.learning-rate", "nan"], "PPOConfig.learning_rate"),
+        (["train", "--ppo.n-envs", "6"], "multiple of"),
+        (["train", "--ppo.n-env", "6"], "--ppo.n-envs"),
+        (["train", "--ppo.logging-level", "LOSS"], "GRAD_NORM"),
+        (["resume"], "required"),
+        (["trian"], "train"),
+    ],
+)
+def test_flags_that_cannot_be_parsed_end_with_2(capsys, words, part):
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    said = capsys.readouterr()
+    assert part in said.out + said.err
+
+
+def test_existing_run_folder_is_refused(folder, finished, capsys):
+    before = sorted(finished.path.rglob("*"))
+    words = [*GRAPH, "--run-dir", str(finished.path)]
+    check_usage_error(capsys, words, "does not exist yet", "nnx-ppo resume", "another --run-dir")
+    assert sorted(finished.path.rglob("*")) == before
+    Path("empty").mkdir()
+    check_usage_error(capsys, [*GRAPH, "--run-dir", "empty"], "choose another --run-dir")
+
+
+@pytest.mark.parametrize("command", ["resume", "eval"])
+def test_absent_run_folder_is_refused_and_those_nearby_are_named(command, folder, finished, capsys):
+    check_usage_error(capsys, [command, "runs/a"], "no such folder", "there are none nearby")
+    near = str(finished.path.parent / "rnu")
+    check_usage_error(capsys, [command, near], "no such folder", str(finished.path))
+    check_usage_error(capsys, [command, "."], "no config.json in it")
+
+
+@pytest.mark.parametrize("command", ["resume", "eval"])
+def test_run_without_checkpoint_is_refused(command, folder, finished, capsys):
+    Path("run").mkdir()
+    Path("run/config.json").write_text(finished.config.read_text())
+    check_usage_error(capsys, [command, "run"], "run/checkpoints", "no such directory")
+    Path("run/config.json").write_text("{")
+    check_usage_error(capsys, [command, "run"], "config.json: expected JSON")
+    Path("run/config.json").write_text("{}")
+    check_usage_error(capsys, [command, "run"], "config.json: expected format 'nnx-ppo run'")
+
+
+@pytest.mark.parametrize("words", [["--episodes", "0"], ["--max-episode-length", "-1"]])
+def test_eval_of_nothing_is_refused(finished, capsys, words):
+    check_usage_error(capsys, ["eval", str(finished.path), *words], words[0], "at least 1")
+
+
+def test_playground_without_the_extra_says_how_to_install_it(folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco_playground", None)
+    monkeypatch.delitem(sys.modules, "nnx_ppo_train.envs._playground", raising=False)
+    words = ["train", "--env", "playground/CartpoleBalance"]
+    check_usage_error(
+        capsys,
+        words,
+        "uv run --extra playground nnx-ppo",
+        "pip install nnx-ppo-train[playground]",
+    )
+
+
+# ---- help, choices and defaults --------------------------------------------------------------
+
+
+def test_envs_lists_all_environments_and_networks(capsys):
+    assert main(["envs"]) == 0
+    said = capsys.readouterr().out
+    for name in (*list_envs(), *list_networks()):
+        assert name in said
+    assert "package.module:factory" in said
+    assert "playground/CartpoleBalance" in said
+
+
+@pytest.mark.parametrize("command", [[], ["train"], ["eval"], ["resume"], ["envs"]])
+def test_help_ends_with_0(command, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([*command, "--help"])
+    assert "usage: nnx-ppo" in capsys.readouterr().out
+
+
+def test_no_words_at_all_show_help(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([])
+    assert "train" in capsys.readouterr().out
+
+
+def test_train_has_a_flag_for_every_field(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    said = capsys.readouterr().out
+    arguments = parse(["train"])
+    for group in ("net", "ppo", "eval", "video"):
+        for field in dataclasses.fields(getattr(arguments, group)):
+            assert f"--{group}.{field.name.replace('_', '-')}" in said
+    for flag in ("--env", "--network", "--seed", "--run-dir", "--total-steps"):
+        assert flag in said
+
+
+def test_defaults_are_those_recommended_for_env_and_network():
+    for env, network in (("recall", "lstm"), ("recall", "graph"), ("cartpole", "mlp")):
+        arguments = parse(["train", "--env", env, f"--network={network}", "--seed", "3"])
+        config, options = recommended(env, network)
+        assert arguments.config() == dataclasses.replace(config, seed=3)
+        assert arguments.net == options
+    assert (parse(["train"]).env, parse(["train"]).network) == ("cartpole-positions", "graph")
+
+
+def test_every_row_of_recommendations_is_legal():
+    for env, network, _ in ROWS:
+        recommended(env.replace("*", "any"), network.replace("*", "any"))
+    for env in list_envs():
+        for network in list_networks():
+            recommended(env, network)
+
+
+def test_logging_levels_combine():
+    arguments = parse(["train", "--ppo.logging-level", "losses,GRAD_NORM"])
+    assert arguments.ppo.logging_level == LoggingLevel.LOSSES | LoggingLevel.GRAD_NORM
+
+
+# ---- parts -----------------------------------------------------------------------------------
+
+
+def test_default_run_folder_is_free_and_has_no_odd_characters(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = new_run_folder(None, "playground/Task", "my.module:make", 3)
+    assert first.path.parent == Path("runs")
+    assert first.path.name.startswith("playground_Task-my.module_make-3-2")
+    names = set()
+    for _ in range(4):
+        found = new_run_folder(None, "a", "b", 0)
+        found.path.mkdir(parents=True)
+        names.add(found.path)
+    assert len(names) == 4
+
+
+def test_metrics_file_goes_on_after_the_checkpoint(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    first = MetricsFile(path)
+    for step in (0, 10, 20, 30):
+        first.write({"loss": float("nan") if step == 10 else step / 3}, step)
+    first.close()
+    with path.open("a") as file:
+        file.write('{"step": 40, "cut sho')
+    second = MetricsFile(path, start_step=20)
+    second.write({"loss": 0.0}, 20)
+    second.write({"loss": float("inf")}, 30)
+    second.close()
+    lines = read_metrics(path)
+    assert [line["step"] for line in lines] == [0, 10, 20, 30]
+    assert [line["loss"] for line in lines] == [0.0, None, 20 / 3, None]
+    assert [line["wall_time"] for line in lines] == sorted(line["wall_time"] for line in lines)
+
+
+@pytest.mark.parametrize("name", list(list_envs()))
+def test_every_environment_can_be_drawn(name, tmp_path):
+    env = make_env(name)
+    state = jax.jit(env.reset)(jax.random.key(0))
+    frames = draw_frames(env, [state, state], height=120, width=160)
+    assert [frame.shape for frame in frames] == [(120, 160, 3)] * 2
+    save_gif(tmp_path / "a.gif", frames)
+    with Image.open(tmp_path / "a.gif") as image:
+        assert image.size == (160, 120)
+
+
+def test_learning_curve_without_metrics_is_empty_but_valid(tmp_path):
+    draw_learning_curve(RunFolder(tmp_path), None)
+    with Image.open(tmp_path / "learning_curve.png") as image:
+        assert image.width > 300
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 120, 121, 500, 1001])
+def test_thinned_trajectories_are_short_and_end_at_the_end(length):
+    thinned = thin(list(range(length)), 120)
+    assert len(thinned) == min(length, len(thinned)) <= 120
+    assert (thinned[0], thinned[-1]) == (0, length - 1)
+    assert len(set(thinned)) == len(thinned)
+
+
+def test_compilation_cache_is_used_unless_it_cannot_be_written(tmp_path, monkeypatch):
+    before = jax.config.jax_compilation_cache_dir
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    use_compilation_cache()
+    assert jax.config.jax_compilation_cache_dir == str(cache_folder())
+    jax.config.update("jax_compilation_cache_dir", before)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    use_compilation_cache()
+    assert jax.config.jax_compilation_cache_dir == before
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", os.fspath(tmp_path))
+    use_compilation_cache()
+    assert jax.config.jax_compilation_cache_dir == before

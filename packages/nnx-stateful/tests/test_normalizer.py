@@ -1,0 +1,181 @@
+"""Normalizer and the merge of moments, against NumPy."""
+
+from collections import OrderedDict
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from flax.core import FrozenDict
+from hypothesis import given
+from hypothesis import strategies as st
+from nnx_stateful import Delay, Normalizer, NormalizerStatistics, Sequential, initial_state
+from nnx_stateful.testing import check_stateful_module
+
+RANDOM = np.random.default_rng(0)
+
+
+def rollouts(*sizes, features=3):
+    """Rollouts (T, B, F) whose features differ in mean and scale."""
+    scale, mean = np.array([0.1, 1.0, 30.0]), np.array([100.0, 0.0, -5.0])
+    return [
+        jnp.asarray(RANDOM.standard_normal((*size, features)) * scale + mean, jnp.float32)
+        for size in sizes
+    ]
+
+
+def test_statistics_after_several_rollouts_equal_numpy():
+    norm = Normalizer(3)
+    parts = rollouts((4, 5), (2, 50), (1, 1))
+    for xs in parts:
+        norm.update_statistics(norm.unroll((), xs).rollout_extras)
+    everything = np.concatenate([np.asarray(xs, np.float64).reshape((-1, 3)) for xs in parts])
+    assert norm.sample_count == 121
+    np.testing.assert_allclose(norm.mean[...], everything.mean(axis=0), rtol=1e-5, atol=1e-4)
+    variance = norm.M2[...] / norm.sample_count
+    np.testing.assert_allclose(variance, everything.var(axis=0), rtol=1e-3)
+
+
+def test_output_is_standardised_by_what_was_seen():
+    norm = Normalizer(3)
+    (xs,) = rollouts((20, 20))
+    norm.update_statistics(xs)
+    out = np.asarray(norm.unroll((), xs).output)
+    np.testing.assert_allclose(out.mean(axis=(0, 1)), 0, atol=2e-3)
+    np.testing.assert_allclose(out.std(axis=(0, 1)), 1, atol=2e-3)
+
+
+def test_input_passes_divided_by_a_constant_before_the_first_update():
+    x = jnp.array([[1.0, -20.0]])
+    np.testing.assert_allclose(Normalizer(2)((), x).output, x / 10)
+    np.testing.assert_allclose(Normalizer(2, initial_std=1.0)((), x).output, x)
+
+
+def test_clip_bounds_the_output():
+    x = jnp.array([[1.0, -2000.0]])
+    assert Normalizer(2, clip=5.0)((), x).output.tolist() == [[pytest.approx(0.1), -5.0]]
+
+
+def test_constant_feature_gives_finite_output():
+    norm = Normalizer(1)
+    norm.update_statistics(jnp.ones((4, 4, 1)))
+    assert norm((), jnp.ones((1, 1))).output.tolist() == [[0.0]]
+    assert np.isfinite(norm((), jnp.zeros((1, 1))).output).all()
+
+
+def test_extras_are_the_input_itself():
+    x = {"b": jnp.ones((2, 1)), "a": jnp.ones((2, 3))}
+    extras = Normalizer({"a": 3, "b": 1})((), x).rollout_extras
+    assert extras["a"] is x["a"]
+    assert extras["b"] is x["b"]
+
+
+def test_statistics_are_no_parameters():
+    norm = Normalizer({"a": 3})
+    assert not jax.tree.leaves(nnx.state(norm, nnx.Param))
+    assert len(jax.tree.leaves(nnx.state(norm, NormalizerStatistics))) == 3
+
+
+def test_calling_does_not_change_statistics():
+    norm = Normalizer(3)
+    before = norm.mean[...]
+    norm((), jnp.ones((2, 3)))
+    assert norm.mean[...] is before
+    assert norm.sample_count == 0
+
+
+def test_count_stays_exact_beyond_32_bits():
+    norm = Normalizer(1)
+    norm.counter.set_value(jnp.array([0, 2**32 - 1], jnp.uint32))
+    norm.mean[...] = jnp.array([4.0])
+    norm.update_statistics(jnp.full((2, 3, 1), 4.0))
+    assert norm.sample_count == 2**32 + 5
+    assert norm.mean[...].tolist() == [4.0]
+
+
+@given(
+    values=st.lists(st.floats(-100, 100, width=32), min_size=6, max_size=6),
+    offset=st.sampled_from([0.0, 1000.0]),
+)
+def test_merge_order_does_not_matter(values, offset):
+    xs = jnp.asarray(values, jnp.float32).reshape((3, 2, 1)) + offset
+    forth, back = Normalizer(1), Normalizer(1)
+    with jax.disable_jit():
+        for norm, order in ((forth, (0, 1, 2)), (back, (2, 1, 0))):
+            for step in order:
+                norm.update_statistics(xs[step : step + 1])
+    scale = np.asarray(xs).std() + 1e-3 * abs(offset) + 1e-3
+    np.testing.assert_allclose(forth.mean[...], back.mean[...], atol=1e-3 * scale)
+    np.testing.assert_allclose(forth.M2[...], back.M2[...], atol=6e-2 * scale**2, rtol=1e-3)
+
+
+def test_update_compiles():
+    norm = Normalizer({"a": 3, "b": ()})
+
+    @nnx.jit
+    def update(norm, extras):
+        norm.update_statistics(extras)
+
+    update(norm, {"a": jnp.ones((4, 5, 3)), "b": jnp.ones((4, 5))})
+    assert norm.sample_count == 20
+
+
+def test_normalizer_behind_a_delay_sees_delayed_inputs():
+    net = Sequential([Delay(jnp.zeros(1), 2), Normalizer(1)])
+    xs = jnp.arange(1.0, 5.0).reshape((4, 1, 1))
+    net.update_statistics(net.unroll(initial_state(net, 1), xs).rollout_extras)
+    assert net[1].mean[...].tolist() == [pytest.approx((0 + 0 + 1 + 2) / 4)]
+
+
+@pytest.mark.parametrize("kind", [FrozenDict, OrderedDict, dict])
+def test_any_mapping_is_taken_as_shape_and_as_input(kind):
+    norm = Normalizer(kind({"b": 2, "a": kind({"c": (1, 2)})}))
+    x = kind({"b": jnp.ones((3, 2)), "a": kind({"c": jnp.ones((3, 1, 2))})})
+    out = norm((), x)
+    assert type(out.output) is dict
+    assert out.output["a"]["c"].shape == (3, 1, 2)
+
+
+def test_shape_tree_of_tuples_and_lists_is_taken():
+    norm = Normalizer([2, ((3,), ())])
+    x = [jnp.ones((4, 2)), (jnp.ones((4, 3)), jnp.ones(4))]
+    assert jax.tree.structure(norm((), x).output) == jax.tree.structure(x)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ({"pose": jnp.ones((2, 4))}, r"\(B, 3\) at input\['pose'\], got \(2, 4\)"),
+        ({"pos": jnp.ones((2, 3))}, r"no entry input\['pose'\]; it has \[.*'pos'.*\], and"),
+        ({"pose": jnp.ones((2, 3)), "eye": jnp.ones((2, 1))}, r"an entry input\['eye'\] that"),
+        (jnp.ones((2, 3)), r"input has no entry input\['pose'\]; it has \['input'\]"),
+        ({"pose": jnp.ones(3)}, r"expected shape \(B, 3\) at input\['pose'\], got \(3,\)"),
+    ],
+)
+def test_input_unlike_the_shape_tree_raises_naming_the_path(x, message):
+    with pytest.raises(ValueError, match=message):
+        Normalizer({"pose": 3})((), x)
+
+
+def test_extras_unlike_the_shape_tree_raise():
+    with pytest.raises(ValueError, match=r"expected shape \(T, B, 3\) at input, got \(5, 3\)"):
+        Normalizer(3).update_statistics(jnp.ones((5, 3)))
+
+
+@pytest.mark.parametrize("shape", [2.0, {"a": "3"}, None, True])
+def test_shape_that_is_no_shape_raises(shape):
+    with pytest.raises(TypeError, match=r"Normalizer: shape.*: expected an int, a tuple of ints"):
+        Normalizer(shape)
+
+
+@pytest.mark.parametrize("option", ["clip", "epsilon", "initial_std"])
+def test_option_that_is_not_positive_raises(option):
+    with pytest.raises(ValueError, match=f"Normalizer: {option}: expected a positive number, got"):
+        Normalizer(3, **{option: float("nan")})
+
+
+def test_normalizer_in_float64_keeps_the_laws():
+    norm = Normalizer(3)
+    norm.update_statistics(rollouts((4, 5))[0])
+    check_stateful_module(norm, rollouts((1, 4))[0][0], float64=True, laws=[1, 6, 7])

@@ -1,0 +1,63 @@
+"""Random nested networks keep the laws, step by step and unrolled."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+from hypothesis import given
+from hypothesis import strategies as st
+from nnx_stateful import initial_state
+from nnx_stateful.testing import (
+    ModuleDescription,
+    assert_close,
+    check_stateful_module,
+    done_masks,
+    input_arrays,
+    module_descriptions,
+    step_through,
+)
+from nnx_stateful.testing._strategies import LEAVES, NODES
+
+STEPS, ROWS, FEATURES = 4, 4, 3
+# Compiling each network would take longer than running it: these run operation by operation.
+
+
+@given(description=module_descriptions(), seed=st.integers(0, 2))
+def test_random_network_keeps_the_laws(description, seed):
+    with jax.disable_jit():
+        check_stateful_module(
+            description.build(nnx.Rngs(seed)),
+            jax.random.normal(jax.random.key(seed), (ROWS, FEATURES)),
+            steps=STEPS,
+            seed=seed,
+            laws=[1, 2, 3, 5, 6, 7, 8, 9],
+        )
+
+
+@given(
+    description=module_descriptions(),
+    xs=input_arrays(STEPS, ROWS, FEATURES),
+    done=done_masks(STEPS, ROWS),
+)
+def test_random_network_unrolls_as_it_steps(description, xs, done):
+    net = description.build(nnx.Rngs(0))
+    state = initial_state(net, ROWS)
+    with jax.disable_jit():
+        unrolled = net.unroll(state, jnp.asarray(xs), jnp.asarray(done))
+        stepped = step_through(net, state, jnp.asarray(xs), jnp.asarray(done))
+    assert_close("", stepped, unrolled, (1e-4, 1e-4))
+
+
+@pytest.mark.parametrize("kind", sorted(LEAVES))
+def test_every_leaf_of_the_descriptions_maps_features_to_features(kind):
+    net = ModuleDescription(kind).build(nnx.Rngs(0))
+    x = jnp.ones((ROWS, FEATURES))
+    assert net(initial_state(net, ROWS), x).output.shape == x.shape
+
+
+@pytest.mark.parametrize("kind", sorted(NODES))
+def test_every_node_of_the_descriptions_maps_features_to_features(kind):
+    children = (("b", ModuleDescription("scale")), ("a", ModuleDescription("counter")))
+    net = ModuleDescription(kind, children).build(nnx.Rngs(0))
+    x = jnp.ones((ROWS, FEATURES))
+    assert net(initial_state(net, ROWS), x).output.shape == x.shape
