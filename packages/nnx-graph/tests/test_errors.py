@@ -55,12 +55,12 @@ def finalized():
         (
             lambda g: g.add_population("x", 1, activation="tanh"),
             TypeError,
-            r"activation of 'x': expected a function or None, got 'tanh'.*pass for example jnp.tanh",
+            r"activation of 'x': expected a function or None, got 'tanh'.*for example jnp.tanh",
         ),
         (
             lambda g: g.add_population("x", 1, activation=Dense(1, 1, nnx.Rngs(0))),
             TypeError,
-            r"activation of 'x': expected a pure function, got the module Dense.*pass it as compute=",
+            r"activation of 'x': expected a pure function, got the module Dense.*as compute=",
         ),
         (
             lambda g: g.add_population("x", 1, compute=jnp.tanh),

@@ -65,7 +65,12 @@ def line(*connections, activation=None, delay=0):
 
 def run(graph, values):
     xs = {"x": jnp.asarray(values, jnp.float32).reshape(-1, 1, 1)}
-    return graph.unroll(graph.initialize_state(1), xs).output["out"].ravel().tolist()
+    return unroll(graph, graph.initialize_state(1), xs).output["out"].ravel().tolist()
+
+
+@nnx.jit
+def unroll(graph, state, xs):
+    return graph.unroll(state, xs)
 
 
 def test_recurrent_controller_outputs_one_entry_per_output_population():
@@ -319,12 +324,12 @@ def test_losses_of_all_modules_are_added_row_by_row():
     expected = x[:, 0] ** 2 + 0.0 + x[:, 0] ** 2  # transform, delayed transform, compute
     assert out.regularization_loss.tolist() == expected.tolist()
     xs = {"x": jnp.stack([x, x])}
-    assert graph.unroll(initial_state(graph, 2), xs).regularization_loss.shape == (2, 2)
+    assert unroll(graph, initial_state(graph, 2), xs).regularization_loss.shape == (2, 2)
 
 
 def test_update_statistics_reaches_each_module_with_its_own_extras():
     graph = probed()
-    out = graph.unroll(initial_state(graph, 2), {"x": jnp.ones((3, 2, 1))})
+    out = unroll(graph, initial_state(graph, 2), {"x": jnp.ones((3, 2, 1))})
     extras = {**out.rollout_extras, "computes": {"mid": jnp.ones((5, 2, 1))}}
     graph.update_statistics(extras)
     seen = {
@@ -452,8 +457,8 @@ def test_recording_finds_every_population_and_custom_module():
     graph = probed()
     recording = with_recording(graph)
     state, xs = initial_state(graph, 2), {"x": jnp.ones((3, 2, 1))}
-    plain, stepped = graph.unroll(state, xs), recording(state, {"x": xs["x"][0]})
-    unrolled = recording.unroll(state, xs)
+    plain, stepped = unroll(graph, state, xs), recording(state, {"x": xs["x"][0]})
+    unrolled = unroll(recording, state, xs)
     paths = {
         *(f"populations/{name}" for name in ("in", "mid", "out")),
         *("transforms/in->mid", "transforms/in->mid#1", "computes/mid", ""),
@@ -473,7 +478,7 @@ def test_recording_reaches_populations_and_modules_inside_a_cycle():
     graph.connect("out", "in", delay=1, transform=LeakyProbe(1, 1))
     graph.finalize()
     state, xs = initial_state(graph, 2), {"x": jnp.ones((3, 2, 1))}
-    found = extract_activations(with_recording(graph).unroll(state, xs).metrics)
+    found = extract_activations(unroll(with_recording(graph), state, xs).metrics)
     assert found["transforms/out->in"].shape == found["populations/in"].shape == (3, 2, 1)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nnx_graph import PopulationGraph
 from nnx_graph.testing import LeakyProbe, build_graph, graph_descriptions
-from nnx_stateful import GRU, Delay, Dense, Normalizer, Sequential, VariationalBottleneck
+from nnx_stateful import GRU, Delay, Dense, VariationalBottleneck
 from nnx_stateful.testing import StreamProbe, check_stateful_module
 
 ROWS = 3
@@ -22,7 +22,7 @@ def memory_graph():
     graph.add_input("ear", 2, input_from="sound", activation=jnp.tanh)
     graph.add_population("cortex", 4, compute=GRU(4, 4, rngs))
     graph.add_output("hand", 2, output_to="action")
-    graph.connect("eye", "cortex", transform=Sequential([Normalizer(2), Dense(2, 4, rngs)]))
+    graph.connect("eye", "cortex", transform=Dense(2, 4, rngs))
     graph.connect("ear", "cortex", delay=2, transform=LeakyProbe(2, 4))
     graph.connect("cortex", "cortex", delay=1, transform=Delay(jnp.zeros(4), 1))
     graph.connect("cortex", "cortex", delay=3)

@@ -1,7 +1,5 @@
 """Stepping and unrolling random graphs against the interpreter on plain lists."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,13 +19,12 @@ from nnx_stateful import initial_state, scan_unroll
 from nnx_stateful.testing import done_masks, to_float64
 
 STEPS = 6
-FAST_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def step_and_unroll(graph, state, xs, done, cut):
     """Steps through everything; then unrolls what follows ``cut`` from the state reached there."""
 
-    @functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+    @jax.jit
     def run(variables, state, xs, done):
         module = nnx.merge(graphdef, variables)
         head, tail = (

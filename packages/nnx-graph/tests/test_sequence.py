@@ -1,5 +1,7 @@
 """Unrolling against stepping: gradients, replay, metrics, and how much is scanned."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,10 +12,11 @@ from nnx_graph.testing import GraphDescription, LeakyProbe, build_graph
 from nnx_stateful import initial_state, scan_unroll
 from nnx_stateful.testing import to_float64
 
-STEPS, ROWS = 7, 3
+STEPS, ROWS = 8, 3
 DONE = np.random.default_rng(5).random((STEPS, ROWS)) < 0.25
 
 
+@functools.cache
 def mixed_graph():
     """A cyclic pair with a probe inside, fed and read over delays and probes."""
     return build_graph(
@@ -42,6 +45,20 @@ def inputs(steps=STEPS):
     return {"x": jnp.asarray(np.random.default_rng(6).normal(size=(steps, ROWS, 2)))}
 
 
+def compiled(graph, in_steps=False):
+    """The graph's unroll, or stepping by the one time loop, as one compiled function."""
+    graphdef, variables = nnx.split(graph)
+
+    @jax.jit
+    def run(variables, state, xs, done, extras):
+        module = nnx.merge(graphdef, variables)
+        if in_steps:
+            return scan_unroll(module, state, xs, done, extras)
+        return module.unroll(state, xs, done, extras)
+
+    return lambda state, xs, done=None, extras=None: run(variables, state, xs, done, extras)
+
+
 def assert_trees_close(got, expected):
     assert jax.tree.structure(got) == jax.tree.structure(expected)
     jax.tree.map(
@@ -53,7 +70,7 @@ def test_unroll_has_the_gradients_of_stepping():
     with jax.enable_x64(True):
         graph = to_float64(mixed_graph())
         xs, done = inputs(), jnp.asarray(DONE)
-        state = graph.unroll(initial_state(graph, ROWS), xs).next_state  # a state in use
+        state = compiled(graph)(initial_state(graph, ROWS), xs).next_state  # in use
         graphdef, params, rest = nnx.split(graph, nnx.Param, ...)
 
         def gradients(unroll):
@@ -69,24 +86,24 @@ def test_unroll_has_the_gradients_of_stepping():
         assert_trees_close(at_once, in_steps)
 
 
-@pytest.mark.parametrize("done", [None, DONE, np.ones_like(DONE)], ids=["none", "some", "all"])
-def test_unroll_equals_stepping_leaf_for_leaf(done):
+def test_unroll_equals_stepping_leaf_for_leaf():
     with jax.enable_x64(True):
         graph = to_float64(mixed_graph())
-        done = None if done is None else jnp.asarray(done)
-        state = graph.unroll(initial_state(graph, ROWS), inputs(4)).next_state
-        assert_trees_close(
-            graph.unroll(state, inputs(), done), scan_unroll(graph, state, inputs(), done, None)
-        )
+        at_once, in_steps = compiled(graph), compiled(graph, in_steps=True)
+        state = at_once(initial_state(graph, ROWS), inputs()).next_state
+        assert_trees_close(at_once(state, inputs()), in_steps(state, inputs()))
+        for done in (jnp.asarray(DONE), jnp.ones(DONE.shape, bool)):
+            assert_trees_close(at_once(state, inputs(), done), in_steps(state, inputs(), done))
 
 
 def test_unroll_in_two_parts_equals_one():
     with jax.enable_x64(True):
         graph = to_float64(mixed_graph())
         xs, done, start = inputs(), jnp.asarray(DONE), initial_state(graph, ROWS)
-        whole = graph.unroll(start, xs, done)
-        first = graph.unroll(start, {"x": xs["x"][:3]}, done[:3])
-        second = graph.unroll(first.next_state, {"x": xs["x"][3:]}, done[3:])
+        unroll, half = compiled(graph), STEPS // 2
+        whole = unroll(start, xs, done)
+        first = unroll(start, {"x": xs["x"][:half]}, done[:half])
+        second = unroll(first.next_state, {"x": xs["x"][half:]}, done[half:])
         assert_trees_close(second.next_state, whole.next_state)
         joined = jnp.concatenate([first.output["y"], second.output["y"]])
         assert_trees_close({"y": joined}, whole.output)
@@ -95,12 +112,12 @@ def test_unroll_in_two_parts_equals_one():
 def test_unroll_hands_each_probe_its_own_extras():
     graph, xs, done = mixed_graph(), inputs(), jnp.asarray(DONE)
     state = initial_state(graph, ROWS)
-    emitted = graph.unroll(state, xs, done)
+    at_once, in_steps = compiled(graph), compiled(graph, in_steps=True)
+    emitted = at_once(state, xs, done)
     other = jax.tree.map(lambda leaf: leaf + 1.0, emitted.rollout_extras)
-    at_once = graph.unroll(state, xs, done, other)
-    in_steps = scan_unroll(graph, state, xs, done, other)
-    np.testing.assert_allclose(at_once.output["y"], in_steps.output["y"], rtol=1e-5, atol=1e-5)
-    assert not np.allclose(at_once.output["y"], emitted.output["y"])
+    replayed, expected = at_once(state, xs, done, other), in_steps(state, xs, done, other)
+    np.testing.assert_allclose(replayed.output["y"], expected.output["y"], rtol=1e-5, atol=1e-5)
+    assert not np.allclose(replayed.output["y"], emitted.output["y"])
 
 
 def count_scans(function, *arguments):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ TINY = [
     "--ppo.n-envs", "4", "--ppo.rollout-length", "4", "--ppo.n-minibatches", "2",
     "--ppo.n-epochs", "1", "--eval.n-envs", "2", "--eval.max-episode-length", "8",
     "--eval.every-steps", "32", "--checkpoint-every-steps", "16",
+    "--ppo.learning-rate-schedule", "constant",  # so that all lengths share a compiled program
 ]  # fmt: skip
 GRAPH = ["train", "--env", "cartpole", "--network", "graph", "--net.hidden-size", "4", *TINY]
 
@@ -184,15 +186,22 @@ def test_environment_that_cannot_be_drawn_is_trained_all_the_same(folder, capsys
 
 
 def test_resumed_run_equals_an_uninterrupted_one(folder, finished, capsys):
-    words = [*GRAPH, "--run-dir", "run", "--seed", "5"]
-    assert main([*words, "--total-steps", "32"]) == 0
-    assert main(["resume", "run", "--total-steps", "64"]) == 0
+    shutil.copytree(finished.path, "run")
+    for step in (48, 64):  # as if it had been killed before they were saved
+        shutil.rmtree(f"run/checkpoints/step_{step:010d}")
+    assert main(["resume", "run"]) == 0
     assert "Resuming graph on cartpole at 32 of 64 steps" in capsys.readouterr().out
     resumed, straight = read_metrics(Path("run/metrics.jsonl")), read_metrics(finished.metrics)
     for line in (*resumed, *straight):
         del line["wall_time"]
     assert resumed == straight
-    assert read_run_config(Path("run/config.json")).train.ppo.total_steps == 64
+
+
+def test_resuming_with_more_steps_trains_on_and_is_noted_in_the_config(finished, folder):
+    shutil.copytree(finished.path, "run")
+    assert main(["resume", "run", "--total-steps", "80"]) == 0
+    assert read_metrics(Path("run/metrics.jsonl"))[-1]["step"] == 80
+    assert read_run_config(Path("run/config.json")).train.ppo.total_steps == 80
 
 
 def test_resuming_a_finished_run_draws_and_summarizes(finished, capsys):
@@ -237,6 +246,27 @@ def test_interrupted_run_leaves_a_checkpoint_and_goes_on(folder, tmp_path):
     assert steps == read_metrics(Path("run/metrics.jsonl"))[-1]["step"]
     assert main(["resume", "run", "--total-steps", str(steps + 2 * ITERATION)]) == 0
     assert read_metrics(Path("run/metrics.jsonl"))[-1]["step"] == steps + 2 * ITERATION
+
+
+def test_run_interrupted_before_its_first_checkpoint_leaves_no_folder(folder, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nnx_ppo_train.cli._session.train_ppo", interrupted)
+    assert main([*GRAPH, "--run-dir", "run"]) == 130
+    assert "Stopped before the first checkpoint; run is removed." in capsys.readouterr().out
+    assert not Path("run").exists()
+
+
+def test_interrupted_pictures_are_left_undrawn(finished, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nnx_ppo_train.cli._session.draw_pictures", interrupted)
+    assert main(["resume", str(finished.path)]) == 0
+    said = capsys.readouterr().out
+    assert "Pictures left undrawn." in said
+    assert "Finished 64 steps" in said
 
 
 def wait_for(ready, process):
@@ -330,6 +360,7 @@ def test_eval_of_nothing_is_refused(finished, capsys, words):
 
 
 def test_playground_without_the_extra_says_how_to_install_it(folder, capsys, monkeypatch):
+    monkeypatch.setenv("DISPLAY", ":0")  # so that nothing is set for rendering without one
     monkeypatch.setitem(sys.modules, "mujoco_playground", None)
     monkeypatch.delitem(sys.modules, "nnx_ppo_train.envs._playground", raising=False)
     words = ["train", "--env", "playground/CartpoleBalance"]

@@ -80,6 +80,10 @@ BAD = {
         "weight_decay": POSITIVE_OR_NONE,
         "logging_level": LEVEL,
         "logging_percentiles": PERCENTILES,
+        "learning_rate_schedule": [
+            ("cosine", ValueError, "expected one of 'constant', 'linear', got 'cosine'"),
+            (None, ValueError, "expected one of 'constant', 'linear', got None"),
+        ],
         "truncation": [
             ("end", ValueError, "expected one of 'bootstrap', 'mask', got 'end'"),
             (None, ValueError, "expected one of 'bootstrap', 'mask', got None"),

@@ -262,7 +262,7 @@ class IteratesDict(StatefulModule):
         (
             LossPerFeature,
             1,
-            r"regularization_loss: expected a scalar or shape \(4,\), got \(4, 3\)",
+            r"regularization_loss: expected a scalar or shape \(4,\), got",
         ),
         (StateWithoutBatch, 1, "raised ValueError: StateWithoutBatch.initialize_state"),
         (NeverResets, 2, "state after reset_state: expected 0.0, got 2.0 .* Implement reset_state"),
@@ -273,12 +273,12 @@ class IteratesDict(StatefulModule):
         (lambda: Parallel(b=NeverResets(), a=CounterProbe()), 2, r"reset_state\['b'\]"),
         (MixesRows, 3, "in a part of the batch: output: expected"),
         (KnowsPosition, 3, "after permuting the batch: output: expected"),
-        (SumsLoss, 3, "scalar regularization_loss, averaged over the parts of the batch"),
+        (SumsLoss, 3, "in parts of the batch: mean of regularization_loss: expected"),
         (DependsOnTracing, 4, "compiled.output: expected"),
         (TurnsWeak, 4, "traced again: expected one trace, got two"),
         (lambda: ForgetsItsNoise(nnx.Rngs(0)), 5, "replayed step: output: expected"),
         (ReplaysDifferently, 5, "replayed step: output: expected"),
-        (IgnoresResets, 6, "unroll: output: expected"),
+        (IgnoresResets, 6, "unroll: next_state: expected"),
         (UnrollsWithoutMetrics, 6, "unroll: metrics: expected structure"),
         (FoldsWhatMixesRows, 6, r"unroll: metrics\['mean'\]: expected"),
         (Writes, 7, "raised RuntimeError: Writes .* wrote its variable 'last'"),
@@ -296,7 +296,7 @@ def test_broken_module_fails_its_law(build, law, message):
 
 
 def test_module_that_depends_on_the_order_of_dict_entries_fails():
-    with pytest.raises(BrokenLawError, match="law 9 .* with dict entries in another order"):
+    with pytest.raises(BrokenLawError, match=r"law 9 .* with dict entries in another order"):
         check_stateful_module(OrderOfDict(), {"b": X, "a": 2 * X}, laws=[9])
 
 
@@ -334,7 +334,7 @@ def test_float64_check_finds_what_float32_hides():
             return out.replace(output=out.output + 1e-6)
 
     check_stateful_module(Approximate(), X, laws=[6])
-    with pytest.raises(BrokenLawError, match="law 6 .* unroll: output"):
+    with pytest.raises(BrokenLawError, match=r"law 6 .* unroll: output"):
         check_stateful_module(Approximate(), X, laws=[6], float64=True)
 
 

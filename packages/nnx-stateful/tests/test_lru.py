@@ -60,7 +60,7 @@ def test_initial_spectrum_lies_in_the_ring():
 
 
 def test_initial_spectrum_of_the_whole_disc_is_finite_and_stable():
-    lru = LRU(2, 2000, nnx.Rngs(0))
+    lru = LRU(2, 500, nnx.Rngs(0))
     for parameter in (lru.nu_log, lru.theta_log, lru.gamma_log):
         assert np.isfinite(parameter[...]).all()
     assert np.abs(lru.eigenvalues()).max() < 1

@@ -18,7 +18,7 @@ from nnx_stateful.testing import (
 )
 from nnx_stateful.testing._strategies import LEAVES, NODES
 
-STEPS, ROWS, FEATURES = 4, 4, 3
+STEPS, ROWS, FEATURES = 3, 4, 3
 # Compiling each network would take longer than running it: these run operation by operation.
 
 

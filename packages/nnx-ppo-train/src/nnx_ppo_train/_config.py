@@ -50,6 +50,8 @@ class PPOConfig:
       discounting_factor: discount per step, in [0, 1].
       clip_range: half-width of the interval around 1 to which the likelihood ratio is clipped.
       learning_rate: step size of Adam.
+      learning_rate_schedule: "constant", or "linear": from ``learning_rate`` down to 0 at
+        ``total_steps``.
       normalize_advantages: shift and scale advantages to mean 0, std 1 in each minibatch.
       combine_advantages: sum the advantages of all reward keys and train every action on the sum.
       n_epochs: passes over the rollout per iteration.
@@ -82,6 +84,7 @@ class PPOConfig:
     weight_decay: float | None = None
     logging_level: LoggingLevel = LoggingLevel.LOSSES
     logging_percentiles: tuple[int, ...] | None = None
+    learning_rate_schedule: Literal["constant", "linear"] = "constant"
     truncation: Literal["bootstrap", "mask"] = "bootstrap"
     env_resets: Literal["pool", "fresh"] = "pool"
 
@@ -98,6 +101,7 @@ class PPOConfig:
         for name in ("normalize_advantages", "combine_advantages"):
             boolean(self, name)
         _check_logging(self)
+        one_of(self, "learning_rate_schedule", ("constant", "linear"))
         one_of(self, "truncation", ("bootstrap", "mask"))
         one_of(self, "env_resets", ("pool", "fresh"))
         if self.n_envs % self.n_minibatches:

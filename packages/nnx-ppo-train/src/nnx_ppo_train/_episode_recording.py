@@ -21,7 +21,7 @@ def record_episode(
 
     Args:
       env: the environment, not vectorised.
-      networks: the network; evaluated through a deterministic view.
+      networks: the network; evaluated through a deterministic copy.
       max_length: steps after which the episode is cut.
       key: key of the initial state.
 

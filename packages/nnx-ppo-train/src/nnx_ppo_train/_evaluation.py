@@ -16,11 +16,15 @@ from ._metrics import distribution, flatten_metrics
 
 
 def deterministic(networks: StatefulModule) -> StatefulModule:
-    """Returns a view of the network whose stochastic layers act by their mode or mean.
+    """Returns a copy of the network whose stochastic layers act by their mode or mean.
 
-    The view shares the variables; the network itself stays as it is.
+    The copy reads the same arrays; the network itself stays as it is, its RNG streams included.
+    ``nnx.view`` would not do: it passes over modules that have ``deterministic`` but lack
+    ``set_view``, such as samplers of one's own.
     """
-    return nnx.view(networks, deterministic=True, raise_if_not_found=False)
+    copy = nnx.merge(*nnx.split(networks))
+    copy.eval()
+    return copy
 
 
 @jax.tree_util.register_dataclass
@@ -64,7 +68,7 @@ def eval_rollout(
 
     Args:
       env: the environment, not vectorised.
-      networks: the network; evaluated through a deterministic view.
+      networks: the network; evaluated through a deterministic copy.
       n_envs: episodes B.
       max_episode_length: steps after which episodes are cut.
       key: key of initial states and of noise that has no deterministic form.

@@ -1,8 +1,11 @@
 """Ctrl-C: the first one asks a training loop to stop, the second one stops it."""
 
+import logging
 import signal
 import threading
 from types import FrameType, TracebackType
+
+_LOG = logging.getLogger("nnx_ppo_train")
 
 
 class InterruptRequest:
@@ -37,3 +40,4 @@ class InterruptRequest:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
+        _LOG.warning("Stopping after this iteration; Ctrl-C again stops at once.")

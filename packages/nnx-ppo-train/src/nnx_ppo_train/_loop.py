@@ -138,12 +138,13 @@ class _Session:
     def _fresh_state(self, env: Any, params: Any, variables: Any) -> LoopState:
         seed, n_envs = self._config.seed, self._config.ppo.n_envs
         network_states = initial_state(self._networks, n_envs)
+        env_states = jax.jit(EnvBatch(env, n_envs).reset)(key_for(seed, Purpose.ENV_RESET))
         return LoopState(
             params=params,
             variables=variables,
             optimizer=self._optimizer.init(params),
             network_states=_copy(rekey_noise(network_states, key_for(seed, Purpose.NOISE))),
-            env_states=_copy(EnvBatch(env, n_envs).reset(key_for(seed, Purpose.ENV_RESET))),
+            env_states=_copy(env_states),
             tally=EpisodeTally.zero(n_envs),
             key=key_for(seed, Purpose.ITERATIONS),
         )

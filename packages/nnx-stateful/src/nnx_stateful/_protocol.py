@@ -112,6 +112,11 @@ class StatefulModule(nnx.Module):
         where variables are written.
         """
 
+    def set_view(self, deterministic: bool | None = None) -> None:
+        """Called by ``nnx.view``: sets the attribute ``deterministic`` of a module that has one."""
+        if deterministic is not None and hasattr(self, "deterministic"):
+            self.deterministic = deterministic
+
     def unroll(
         self,
         state: PyTree,

@@ -48,6 +48,10 @@ def extract_activations(metrics: Mapping[str, Any]) -> dict[str, PyTree]:
     Returns:
       Outputs by path, child names joined with "/"; the network's own under "". Empty if
       nothing was recorded.
+
+    Example:
+      >>> extract_activations({"0": {ACTIVATION_KEY: 1.0, "kl": 2.0}, ACTIVATION_KEY: 3.0})
+      {'0': 1.0, '': 3.0}
     """
     found: dict[str, PyTree] = {}
 

@@ -1,7 +1,9 @@
 """From names on the command line to an environment and a network."""
 
+import ctypes.util
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -89,6 +91,7 @@ def _without_owner(error: ValueError) -> str:
 
 
 def _playground_env(task: str) -> Any:
+    _render_without_display()
     try:
         from ..envs._playground import make_playground_env
     except ModuleNotFoundError as error:
@@ -97,6 +100,13 @@ def _playground_env(task: str) -> Any:
         raise UsageError(f"--env {PLAYGROUND}{task}: {INSTALL_PLAYGROUND}") from error
     with user_errors():
         return make_playground_env(task)
+
+
+def _render_without_display() -> None:
+    """Lets MuJoCo draw off screen where there is no display; it reads this when imported."""
+    display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if sys.platform == "linux" and not display and ctypes.util.find_library("EGL"):
+        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 def _factory(flag: str, name: str, signature: str, n_arguments: int) -> Callable[..., Any]:

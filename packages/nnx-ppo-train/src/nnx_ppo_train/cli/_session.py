@@ -1,6 +1,7 @@
 """One training from the command line: progress, files, pictures, summary."""
 
 import dataclasses
+import shutil
 import time
 from typing import Any
 
@@ -54,6 +55,8 @@ class Session:
             self._train(start)
         except KeyboardInterrupt:
             interrupted = True
+            if self._left_nothing():
+                return INTERRUPTED
             self.say("\nInterrupted; drawing the pictures (Ctrl-C again to leave them).")
         try:
             self.draw()
@@ -108,14 +111,20 @@ class Session:
         """Prints a line as it is."""
         self.console.print(text, soft_wrap=True, markup=False, highlight=False)
 
+    def _left_nothing(self) -> bool:
+        """Whether there is no checkpoint; the folder, which nobody can use, is removed then."""
+        try:
+            latest_checkpoint(self.folder.checkpoints)
+        except FileNotFoundError:
+            shutil.rmtree(self.folder.path)
+            self.say(f"\nStopped before the first checkpoint; {self.folder.path} is removed.")
+            return True
+        return False
+
     def _summarize(self, seconds: float) -> None:
         total = self.run.train.ppo.total_steps
         name = self.folder.name
-        try:
-            checkpoint = latest_checkpoint(self.folder.checkpoints)
-        except FileNotFoundError:
-            self.say("Stopped before there was a checkpoint; start over with `nnx-ppo train`.")
-            return
+        checkpoint = latest_checkpoint(self.folder.checkpoints)
         steps = int(checkpoint.name.removeprefix("step_"))
         self.say("")
         if steps < total:

@@ -43,6 +43,11 @@ class StochasticModule(StatefulModule):
         self.noise_key = NoiseKey(_take_key(rngs))
         self.deterministic = False
 
+    def set_view(self, deterministic: bool | None = None) -> None:
+        """Lets ``nnx.view(network, deterministic=True)`` set the attribute in its copy."""
+        if deterministic is not None:
+            self.deterministic = deterministic
+
     def initialize_state(self, batch_size: int) -> Any:
         return noise_state(self.noise_key[...], batch_size)
 

@@ -14,7 +14,7 @@ def names_mirror_children(trial: Trial) -> None:
 
     A recording copy puts one metric into every module: none of them may get lost on the way up.
     """
-    out = with_recording(trial.copy())(trial.start(), trial.x)
+    out = with_recording(trial.module)(trial.start, trial.x)
     _check_keys("metrics", out.metrics)
     recorded = extract_activations(out.metrics)
     for path, owner, children in _containers(trial.module, ()):

@@ -1,7 +1,6 @@
 """Law 5: rollout_extras suffice to do the same again."""
 
 import jax
-from flax import nnx
 
 from .._output import StatefulModuleOutput
 from ._compare import assert_close
@@ -16,10 +15,10 @@ def replay_reproduces(trial: Trial) -> None:
     acted = module(state, trial.x)
     replayed = module(state, trial.x, acted.rollout_extras)
     _compare(trial, "replayed step", acted, replayed)
-    acted, variables = trial.unroll(trial.done)
+    module = trial.copy()
+    acted = module.unroll(trial.start, trial.xs, trial.done)
     emitted = acted.rollout_extras if jax.tree.leaves(acted.rollout_extras) else None
-    streams = nnx.filter_state(variables, nnx.RngState)
-    replayed, _ = trial.unroll(trial.done, emitted, streams)
+    replayed = module.unroll(trial.start, trial.xs, trial.done, emitted)
     _compare(trial, "replayed sequence", acted, replayed)
 
 

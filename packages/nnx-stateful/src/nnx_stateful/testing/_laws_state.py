@@ -5,14 +5,14 @@ import jax.numpy as jnp
 
 from .._output import PyTree
 from .._protocol import StatefulModule
-from .._state import reset_rows, select_rows
+from .._state import initial_state, select_rows
 from ._compare import BrokenLawError, assert_close, assert_same_types, without_noise
 from ._trial import Trial
 
 
 def next_state_keeps_its_form(trial: Trial) -> None:
     """next_state has the tree, shapes and dtypes of the state; everything leads with B."""
-    state = trial.start()
+    state = trial.start
     out = trial.copy()(state, trial.x)
     assert_same_types("next_state", state, out.next_state)
     for path, leaf in jax.tree_util.tree_leaves_with_path(out.output):
@@ -31,14 +31,15 @@ def next_state_keeps_its_form(trial: Trial) -> None:
 def reset_makes_rows_fresh(trial: Trial) -> None:
     """Resetting all rows gives the initial state, none changes nothing, a mask mixes."""
     module, state, size = trial.copy(), trial.used, trial.batch_size
-    start = trial.start()
-    assert_close("initialize_state, called twice", start, trial.start())
-    everything = reset_rows(module, state, jnp.ones(size, bool))
-    _assert_fresh(module, "state after reset_state", (start, state), everything)
-    nothing = reset_rows(module, state, jnp.zeros(size, bool))
+    start = trial.start
+    again = initial_state(trial.module, size)
+    assert_close("initialize_state, called twice", start, again)
+    everything = module.reset_rows(state, jnp.ones(size, bool))
+    _assert_fresh(trial.module, "state after reset_state", (start, state), everything)
+    nothing = module.reset_rows(state, jnp.zeros(size, bool))
     assert_close("state after resetting no row", state, nothing)
     mask = jnp.arange(size) % 2 == 0
-    mixed = reset_rows(module, state, mask)
+    mixed = module.reset_rows(state, mask)
     assert_close("state after resetting some", select_rows(mask, everything, state), mixed)
 
 

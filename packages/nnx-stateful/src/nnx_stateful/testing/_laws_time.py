@@ -6,13 +6,12 @@ import jax
 from flax import nnx
 
 from ._compare import assert_close
-from ._stepping import step_through
 from ._trial import Trial
 
 
 def unroll_equals_stepping(trial: Trial) -> None:
     """Unroll equals a loop of calls, across resets and without any, metrics included."""
-    unrolled, _ = trial.unroll(trial.done)
+    unrolled = trial.copy().unroll(trial.start, trial.xs, trial.done)
     for field in dataclasses.fields(unrolled):
         expected, got = getattr(trial.stepped, field.name), getattr(unrolled, field.name)
         assert_close(f"unroll: {field.name}", expected, got, trial.tolerance)
@@ -21,10 +20,10 @@ def unroll_equals_stepping(trial: Trial) -> None:
 
 
 def _compare_without_resets(trial: Trial) -> None:
-    module = trial.copy()
-    stepped = step_through(module, trial.start(), trial.xs)
-    unrolled, variables = trial.unroll(done=None)
+    stepping, unrolling = trial.copy(), trial.copy()
+    stepped = trial.step(stepping, done=None)
+    unrolled = unrolling.unroll(trial.start, trial.xs)
     what = "unroll without done: next_state"
     assert_close(what, stepped.next_state, unrolled.next_state, trial.tolerance)
-    streams = nnx.filter_state(variables, nnx.RngState)
-    assert_close("RNG streams after unroll", nnx.state(module, nnx.RngState), streams)
+    streams = (nnx.filter_state(m.variables, nnx.RngState) for m in (stepping, unrolling))
+    assert_close("RNG streams after unroll", *streams)

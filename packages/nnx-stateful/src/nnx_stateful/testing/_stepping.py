@@ -1,5 +1,7 @@
 """The plain loop against which ``unroll`` is judged."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -39,11 +41,26 @@ def step_through(
       >>> out.output[:, 0, 0].tolist()
       [0.0, 1.0, 2.0]
     """
+    length = sequence_length(module, xs, done, rollout_extras)
+    inputs = [_at((xs, done, rollout_extras), step) for step in range(length)]
+    return step_loop(module, functools.partial(reset_rows, module), state, inputs)
+
+
+def step_loop(
+    call: Callable[..., StatefulModuleOutput],
+    reset: Callable[[PyTree, Any], PyTree],
+    state: PyTree,
+    inputs: list[tuple[PyTree, Any, PyTree]],
+) -> StatefulModuleOutput:
+    """Runs ``call(state, x, rollout_extras)`` and ``reset(state, done)`` over (x, done, extras)."""
     outs = []
-    for step in range(sequence_length(module, xs, done, rollout_extras)):
-        x, extras = jax.tree.map(lambda leaf, t=step: leaf[t], (xs, rollout_extras))
-        out = module(state, x, extras)
-        state = out.next_state if done is None else reset_rows(module, out.next_state, done[step])
+    for x, done, extras in inputs:
+        out = call(state, x, extras)
+        state = out.next_state if done is None else reset(out.next_state, done)
         outs.append(out.replace(next_state=None))
     stacked = jax.tree.map(lambda *leaves: np.stack([to_numpy(leaf) for leaf in leaves]), *outs)
     return stacked.replace(next_state=state)
+
+
+def _at(tree: PyTree, step: int) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[step], tree)

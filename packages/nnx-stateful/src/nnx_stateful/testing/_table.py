@@ -100,21 +100,18 @@ def _fresh_delay(rngs: nnx.Rngs) -> Delay:
 
 def _nested(rngs: nnx.Rngs) -> Sequential:
     """One of everything that goes wrong when routing is written twice."""
-    body = Parallel(memory=_sequence(rngs), encoder=VariationalBottleneck(1, rngs))
+    size = FEATURES
+    memory = Sequential([LSTM(size, size, rngs), LRU(size, size, rngs)])
+    encoder = Sequential([Dense(size, 2 * size, rngs), VariationalBottleneck(size, rngs)])
     return Sequential(
         [
-            Normalizer(FEATURES),
-            Dense(FEATURES, 2, rngs),
-            body,
+            Normalizer(size),
+            Parallel(memory=memory, encoder=encoder),
             Flattener(),
-            AR1VariationalBottleneck(2, rngs),
-            Delay(jnp.zeros(2), k_steps=3),
+            AR1VariationalBottleneck(size, rngs),
+            Delay(jnp.zeros(size), k_steps=3),
         ]
     )
-
-
-def _sequence(rngs: nnx.Rngs) -> Sequential:
-    return Sequential([LSTM(2, 3, rngs), LRU(3, 3, rngs)])
 
 
 _CASES = (

@@ -13,7 +13,8 @@ from jaxtyping import Array, Bool
 from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
 from .._state import initial_state
-from ._stepping import step_through
+from ._compiled import CompiledFunctions, CompiledModule
+from ._stepping import step_loop
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,52 +49,35 @@ class Trial:
         """Returns the inputs of one step."""
         return jax.tree.map(lambda leaf: leaf[step], self.xs)
 
-    def copy(self) -> Any:
-        """Returns a copy of the module whose variables and RNG streams are its own."""
-        return nnx.clone(self.module)
+    @functools.cached_property
+    def functions(self) -> CompiledFunctions:
+        """The module's compiled functions."""
+        return CompiledFunctions(self.module)
 
+    def copy(self) -> CompiledModule:
+        """Returns a compiled copy of the module, whose variables and RNG streams are its own."""
+        return CompiledModule(self.functions, nnx.state(self.module))
+
+    @functools.cached_property
     def start(self) -> PyTree:
-        """Returns the initial carry state."""
-        return initial_state(self.copy(), self.batch_size)
+        """The initial carry state."""
+        return initial_state(self.module, self.batch_size)
 
     @functools.cached_property
     def stepped(self) -> StatefulModuleOutput:
         """What a plain loop over the inputs gives, across resets."""
-        return step_through(self.copy(), self.start(), self.xs, self.done)
+        return self.step(self.copy(), self.done)
 
-    def unroll(
-        self, done: Any, rollout_extras: PyTree = None, streams: Any = None
-    ) -> tuple[StatefulModuleOutput, Any]:
-        """Unrolls the inputs from the initial state, compiled.
-
-        Args:
-          done: (T, B), or None.
-          rollout_extras: what to replay, or None.
-          streams: the RNG streams to begin with; those of the module if None.
-
-        Returns:
-          The output, and all variables of the module afterwards.
-        """
-        variables = nnx.state(self.module)
-        if streams is not None:
-            variables = nnx.merge_state(variables, streams)
-        return self._compiled_unroll(variables, self.start(), self.xs, done, rollout_extras)
-
-    @functools.cached_property
-    def _compiled_unroll(self) -> Any:
-        graphdef = nnx.graphdef(self.module)
-
-        def unroll(variables: Any, state: PyTree, xs: PyTree, done: Any, extras: PyTree) -> Any:
-            module = nnx.merge(graphdef, jax.tree.map(lambda leaf: leaf, variables))
-            return module.unroll(state, xs, done, extras), nnx.state(module)
-
-        return jax.jit(unroll)
+    def step(self, module: CompiledModule, done: Any) -> StatefulModuleOutput:
+        """Steps through the inputs in a plain loop; ``done`` is (T, B) or None."""
+        inputs = [(self.at(t), None if done is None else done[t], None) for t in range(self.steps)]
+        return step_loop(module, module.reset_rows, self.start, inputs)
 
     @functools.cached_property
     def used(self) -> PyTree:
         """A carry state that no longer is fresh: after two steps, without a reset."""
         module = self.copy()
-        state = module(self.start(), self.at(0)).next_state
+        state = module(self.start, self.at(0)).next_state
         return module(state, self.at(-1)).next_state
 
 
