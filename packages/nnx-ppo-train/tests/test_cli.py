@@ -230,15 +230,18 @@ def test_eval_prints_a_table(finished, capsys):
 
 def test_interrupted_run_leaves_a_checkpoint_and_goes_on(folder, tmp_path):
     words = [*GRAPH, "--total-steps", "100000000", "--run-dir", "run"]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "nnx_ppo_train.cli", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    )
-    wait_for(lambda: len(read_metrics(Path("run/metrics.jsonl"))) > 2, process)
-    process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=120)
+    ) as process:
+        try:
+            wait_for(lambda: len(read_metrics(Path("run/metrics.jsonl"))) > 2, process)
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=120)
+        finally:
+            process.kill()
     assert process.returncode == 130, said
     assert "nnx-ppo resume run" in said
     assert "Traceback" not in said

@@ -53,7 +53,7 @@ class Shows:
 @every_network
 @pytest.mark.parametrize("env", ENVS)
 def test_every_network_fits_every_environment(network, env):
-    check_boundary(ENVS[env], build(network, ENVS[env]), B, combine=False)
+    check_boundary(ENVS[env], build(network, ENVS[env]), B, combine_advantages=False)
 
 
 @every_network
@@ -69,7 +69,7 @@ def test_every_network_fits_every_environment(network, env):
     ids=["scalar", "nested", "ints, dict action", "numpy size, two rewards", "tuple"],
 )
 def test_every_network_fits_other_observations(network, env):
-    check_boundary(env, build(network, env), B, combine=True)
+    check_boundary(env, build(network, env), B, combine_advantages=True)
 
 
 # ---- who sees what ---------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_entropy_weight_reaches_every_sampler(network):
 @pytest.mark.parametrize("layers", [0, 1, 3])
 def test_mlp_has_as_many_hidden_layers_as_asked_for(layers):
     net = build("mlp", ENVS["cartpole"], hidden_layers=layers)
-    check_boundary(ENVS["cartpole"], net, B, combine=False)
+    check_boundary(ENVS["cartpole"], net, B, combine_advantages=False)
     dense = [module for _, module in nnx.iter_modules(net) if isinstance(module, Dense)]
     assert len(dense) == 2 * (layers + 1)
 
@@ -251,7 +251,7 @@ def test_mlp_actor_critic_has_the_sizes_asked_for():
         3, 2, nnx.Rngs(0), actor_hidden_sizes=(5, 6), critic_hidden_sizes=(7,), activation="tanh"
     )
     assert widths(net) == {5, 6, 4, 7, 1}
-    check_boundary(Shows(jnp.zeros(3)), net, B, combine=False)
+    check_boundary(Shows(jnp.zeros(3)), net, B, combine_advantages=False)
     activations = [m.activation for _, m in nnx.iter_modules(net) if isinstance(m, Dense)]
     assert sorted(a is nnx.tanh for a in activations) == [False] * 2 + [True] * 3
 

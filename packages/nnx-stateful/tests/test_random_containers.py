@@ -24,9 +24,10 @@ STEPS, ROWS, FEATURES = 3, 4, 3
 
 @given(description=module_descriptions(), seed=st.integers(0, 2))
 def test_random_network_keeps_the_laws(description, seed):
+    net = description.build(nnx.Rngs(seed))
     with jax.disable_jit():
         check_stateful_module(
-            description.build(nnx.Rngs(seed)),
+            net,
             jax.random.normal(jax.random.key(seed), (ROWS, FEATURES)),
             steps=STEPS,
             seed=seed,

@@ -1,6 +1,6 @@
 """The engine of a graph, or of a part of it: weights, modules, and one step of all of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -9,19 +9,16 @@ from flax import nnx
 from nnx_stateful import (
     Map,
     PyTree,
-    Routing,
     StatefulModule,
     StatefulModuleOutput,
     ring_read,
     ring_write,
 )
 
+from ._evaluation import Evaluation, ring_state
 from ._plan import Plan, lower, restrict
 from ._projection import Projection
 from ._spec import Connection
-
-Read = Callable[[Connection], jax.Array]
-"""Returns what arrives over a connection, before its transform."""
 
 
 class Transforms(Map):
@@ -86,7 +83,7 @@ class Circuit(StatefulModule):
             for name, length in self.plan.ring_lengths.items()
         }
         groups = {name: group.initialize_state(batch_size) for name, group in self.groups.items()}
-        return {**_ring_state(rings), **groups}
+        return {**ring_state(rings), **groups}
 
     def reset_state(self, prev_state: dict[str, PyTree]) -> dict[str, PyTree]:
         zeros = jax.tree.map(jnp.zeros_like, (prev_state["buffers"], prev_state["index"]))
@@ -154,117 +151,3 @@ class Circuit(StatefulModule):
             p.name: children["computes"][p.name] for p in plan.spec.populations if p.has_compute
         }
         return Circuit(plan, projections, transforms, computes)
-
-
-class Evaluation:
-    """One pass over a circuit: a step with leading axes (B,), or a sequence with (T, B).
-
-    Args:
-      circuit: what is evaluated.
-      run: ``run(child, state, x, rollout_extras)``, which steps or unrolls a custom module.
-      state: carry state of the circuit.
-      rollout_extras: extras by group and child name, or None.
-      lead: the leading axes.
-    """
-
-    def __init__(
-        self,
-        circuit: Circuit,
-        run: Callable[..., StatefulModuleOutput],
-        state: Mapping[str, PyTree],
-        rollout_extras: Mapping[str, PyTree] | None,
-        lead: tuple[int, ...],
-    ):
-        self._circuit = circuit
-        self._lead = lead
-        self._dtype = circuit.float_type
-        self._routings = {
-            name: Routing(
-                group,
-                run,
-                state[name],
-                None if rollout_extras is None else rollout_extras[name],
-                lead,
-            )
-            for name, group in circuit.groups.items()
-        }
-
-    def integrate(
-        self,
-        name: str,
-        connections: tuple[Connection, ...],
-        read: Read,
-        drive: jax.Array | None,
-    ) -> jax.Array:
-        """Returns the sum of what arrives at a population over the given connections.
-
-        Args:
-          name: the population.
-          connections: some or all of its incoming connections.
-          read: returns what each carries.
-          drive: what is added from outside, (*lead, size), or None.
-        """
-        reads = {c.name: read(c) for c in connections}
-        default = {c.name: reads[c.name] for c in connections if not c.has_transform}
-        terms = [] if drive is None else [drive]
-        if default:
-            terms.append(self._circuit.projection(name).part(set(default))(default))
-        for connection in connections:
-            if connection.has_transform:
-                transform = self._routings["transforms"].call
-                terms.append(transform(connection.name, reads[connection.name]))
-        if not terms:
-            size = self._circuit.plan.populations[name].size
-            return jnp.zeros((*self._lead, size), self._dtype)
-        return sum(terms[1:], terms[0])
-
-    def respond(self, name: str, total: jax.Array) -> jax.Array:
-        """Returns a population's output for its summed input: compute, then activation."""
-        population = self._circuit.plan.populations[name]
-        if population.has_compute:
-            total = self._routings["computes"].call(name, total)
-        if population.activation is None:
-            return total
-        over_time = jax.vmap if len(self._lead) == 2 else lambda function: function
-        return jnp.asarray(over_time(population.activation)(total))
-
-    def result(
-        self,
-        outputs: Mapping[str, jax.Array],
-        rings: Mapping[str, tuple[jax.Array, jax.Array]],
-        parts: tuple[StatefulModuleOutput, ...] = (),
-    ) -> StatefulModuleOutput:
-        """Joins the outputs, the rings after them, and what the custom modules returned.
-
-        Args:
-          outputs: by population.
-          rings: (buffer, index) by population.
-          parts: results of circuits that evaluated some of the custom modules in place of this
-            pass; their entries win.
-        """
-        own = {name: routing.result(None) for name, routing in self._routings.items()}
-
-        def joined(field: str) -> dict[str, PyTree]:
-            return {
-                name: getattr(out, field)
-                | {k: v for part in parts for k, v in getattr(part, field).get(name, {}).items()}
-                for name, out in own.items()
-            }
-
-        loss = jnp.zeros(self._lead, self._dtype)
-        for out in (*own.values(), *parts):
-            loss = loss + out.regularization_loss
-        return StatefulModuleOutput(
-            next_state={**_ring_state(rings), **joined("next_state")},
-            output=dict(outputs),
-            regularization_loss=loss,
-            metrics=joined("metrics"),
-            rollout_extras=joined("rollout_extras"),
-        )
-
-
-def _ring_state(rings: Mapping[str, tuple[jax.Array, jax.Array]]) -> dict[str, PyTree]:
-    return {
-        "buffers": {name: buffer for name, (buffer, _) in rings.items()},
-        "index": {name: index for name, (_, index) in rings.items()},
-    }

@@ -12,7 +12,8 @@ from nnx_stateful import (
     ring_write_sequence,
 )
 
-from ._circuit import Circuit, Evaluation
+from ._circuit import Circuit
+from ._evaluation import Evaluation
 from ._plan import Component
 from ._spec import Connection
 

@@ -74,7 +74,7 @@ class PPOAdapter(Container):
 
 
 def _is_sampler_output(node: Any) -> bool:
-    return isinstance(node, dict) and node.keys() == _SAMPLER_KEYS
+    return isinstance(node, dict) and node.keys() >= _SAMPLER_KEYS
 
 
 def _one_per_row(path: Any, value: Array, lead: tuple[int, ...]) -> Array:

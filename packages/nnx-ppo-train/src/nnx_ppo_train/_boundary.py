@@ -24,14 +24,16 @@ from ._types import PPONetworkOutput
 _SELF_RESET_MARKS = ("first_obs", "first_state", "first_pipeline_state")
 
 
-def check_boundary(env: Any, networks: StatefulModule, n_envs: int, combine: bool) -> None:
+def check_boundary(
+    env: Any, networks: StatefulModule, n_envs: int, combine_advantages: bool
+) -> None:
     """Raises unless the network can act in the environment and PPO can train it there.
 
     Args:
       env: the environment.
       networks: the network.
       n_envs: environments in parallel, B.
-      combine: ``combine_advantages`` of the config.
+      combine_advantages: the config's option of that name.
 
     Raises:
       TypeError: if ``env`` is no environment, is vectorised, or resets itself; if the network is
@@ -55,7 +57,7 @@ def check_boundary(env: Any, networks: StatefulModule, n_envs: int, combine: boo
     _check_rows(stepped.reward, "reward", n_envs)
     match_rewards(output.value_estimates, stepped.reward)
     jax.eval_shape(
-        lambda rewards, likelihoods: match_likelihoods(rewards, likelihoods, combine),
+        lambda rewards, likelihoods: match_likelihoods(rewards, likelihoods, combine_advantages),
         stepped.reward,
         output.loglikelihoods,
     )

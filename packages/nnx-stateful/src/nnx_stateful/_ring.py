@@ -134,5 +134,5 @@ def _starts(done: Bool[Array, "T B"]) -> Int[Array, "T B"]:
     return jax.lax.cummax(jnp.where(done.astype(bool), steps, 0), axis=0)
 
 
-def _expand(mask: Bool[Array, "*lead"], like: Array) -> Bool[Array, "*lead"]:
+def _expand(mask: Bool[Array, "*lead"], like: Array) -> Bool[Array, "*lead_and_ones"]:
     return mask.reshape(mask.shape + (1,) * (like.ndim - mask.ndim))

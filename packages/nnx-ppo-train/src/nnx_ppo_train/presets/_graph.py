@@ -77,17 +77,21 @@ def _action_port(
     sizes = parameter_sizes(interface)
     named = {"action_params": sizes} if isinstance(sizes, int) else sizes
     for name, size in named.items():
-        graph.add_output(f"out_{name}", size, output_to=name)
-        graph.connect("hidden", f"out_{name}")
+        population = name if isinstance(sizes, int) else f"action_{name}"
+        graph.add_output(population, size, output_to=name)
+        graph.connect("hidden", population)
     return Map({name: make_sampler(interface, rngs, options.entropy_weight) for name in named})
 
 
 def _value_port(graph: PopulationGraph, interface: Interface, source: str) -> StatefulModule:
-    names = list(interface.reward) if isinstance(interface.reward, Mapping) else ["value"]
-    for name in names:
-        graph.add_output(f"value_{name}", 1, output_to=f"value_{name}")
-        graph.connect(source, f"value_{name}")
-    spec: dict[str, Any] = {name: f"value_{name}" for name in names}
+    if isinstance(interface.reward, Mapping):
+        populations = {name: f"value_{name}" for name in interface.reward}
+    else:
+        populations = {"value": "value"}
+    for population in populations.values():
+        graph.add_output(population, 1)
+        graph.connect(source, population)
+    spec: dict[str, Any] = dict(populations)
     return Filter(spec)
 
 

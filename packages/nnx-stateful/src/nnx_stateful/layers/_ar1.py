@@ -75,7 +75,7 @@ class AR1VariationalBottleneck(StochasticModule):
         }
 
     def __call__(
-        self, state: dict[str, Any], x: Float[Array, "B 2*L"], rollout_extras: PyTree = None
+        self, state: dict[str, Any], x: Float[Array, "B doubled"], rollout_extras: PyTree = None
     ) -> StatefulModuleOutput:
         noise, last_z = state["noise"], state["last_z"]
         eps = self.normal(noise, (self.latent_size,), rollout_extras, dtype=x.dtype)
@@ -85,7 +85,7 @@ class AR1VariationalBottleneck(StochasticModule):
     def unroll(
         self,
         state: dict[str, Any],
-        xs: Float[Array, "T B 2*L"],
+        xs: Float[Array, "T B doubled"],
         done: Bool[Array, "T B"] | None = None,
         rollout_extras: PyTree = None,
     ) -> StatefulModuleOutput:

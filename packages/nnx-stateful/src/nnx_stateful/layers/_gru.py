@@ -76,7 +76,7 @@ class GRU(RecurrentLayer):
         self.bias = nnx.Param(init_packed(bias_init, keys[6:], (hidden,)))
 
     def cell(
-        self, carry: Float[Array, "B H"], projected: Float[Array, "B 3*H"]
+        self, carry: Float[Array, "B H"], projected: Float[Array, "B gates"]
     ) -> tuple[Array, Array]:
         xr, xz, xn = jnp.split(projected, 3, axis=-1)
         hr, hz, hn = jnp.split(carry @ self.recurrent_kernel[...], 3, axis=-1)

@@ -84,7 +84,7 @@ class LSTM(RecurrentLayer):
             self.initial_h = nnx.Param(jnp.zeros(hidden, jnp.float32))
 
     def cell(
-        self, carry: tuple[Array, Array], projected: Float[Array, "B 4*H"]
+        self, carry: tuple[Array, Array], projected: Float[Array, "B gates"]
     ) -> tuple[tuple[Array, Array], Array]:
         c, h = carry
         gates = projected + h @ self.recurrent_kernel[...]

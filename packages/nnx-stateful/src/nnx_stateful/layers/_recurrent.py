@@ -39,14 +39,14 @@ class RecurrentLayer(StatefulModule):
     bias: nnx.Param
 
     @abc.abstractmethod
-    def cell(self, carry: PyTree, projected: Float[Array, "B G*H"]) -> tuple[PyTree, Array]:
+    def cell(self, carry: PyTree, projected: Float[Array, "B gates"]) -> tuple[PyTree, Array]:
         """Returns the next carry and the output, (B, H), given ``x @ kernel + bias``."""
 
     @abc.abstractmethod
     def initial_row(self) -> PyTree:
         """Returns the carry of one fresh row, leaves (H,)."""
 
-    def project(self, x: Float[Array, "*lead F"]) -> Float[Array, "*lead G*H"]:
+    def project(self, x: Float[Array, "*lead F"]) -> Float[Array, "*lead gates"]:
         """Returns the input's part of the gates."""
         check_features(self, x, self.in_features)
         kernel = self.kernel[...]

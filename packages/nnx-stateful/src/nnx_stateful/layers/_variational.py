@@ -54,7 +54,7 @@ class VariationalBottleneck(StochasticModule):
         self.min_std = min_std
 
     def __call__(
-        self, state: NoiseState, x: Float[Array, "B 2*L"], rollout_extras: PyTree = None
+        self, state: NoiseState, x: Float[Array, "B doubled"], rollout_extras: PyTree = None
     ) -> StatefulModuleOutput:
         eps = self.normal(state, (self.latent_size,), rollout_extras, dtype=x.dtype)
         return self._forward(x, eps).replace(next_state=state.advance())
@@ -62,7 +62,7 @@ class VariationalBottleneck(StochasticModule):
     def unroll(
         self,
         state: NoiseState,
-        xs: Float[Array, "T B 2*L"],
+        xs: Float[Array, "T B doubled"],
         done: PyTree = None,
         rollout_extras: PyTree = None,
     ) -> StatefulModuleOutput:
@@ -83,7 +83,7 @@ class VariationalBottleneck(StochasticModule):
 
 
 def split_latent(
-    module: StochasticModule, x: Float[Array, "*lead 2*L"], latent_size: int, min_std: float
+    module: StochasticModule, x: Float[Array, "*lead doubled"], latent_size: int, min_std: float
 ) -> tuple[Float[Array, "*lead L"], Float[Array, "*lead L"]]:
     """Cuts the input into mu and sigma = softplus(raw) + min_std."""
     check_features(module, x, 2 * latent_size)

@@ -36,7 +36,7 @@ class CompiledFunctions:
         def reset(variables: Any, state: PyTree, done: Array) -> PyTree:
             return reset_rows(rebuild(graphdef, variables), state, done)
 
-        self.call, self.unroll, self.reset_rows = map(jax.jit, (call, unroll, reset))
+        self.call, self.unroll, self.reset_rows = jax.jit(call), jax.jit(unroll), jax.jit(reset)
 
 
 class CompiledModule:

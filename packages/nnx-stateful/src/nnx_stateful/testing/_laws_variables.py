@@ -19,8 +19,8 @@ def calls_write_nothing(trial: Trial) -> None:
     assert_close("variables after unroll", before, _lasting(module.variables))
     updated = nnx.clone(trial.module)
     updated.update_statistics(unrolled.rollout_extras)
-    params = (nnx.to_pure_dict(nnx.state(m, nnx.Param)) for m in (trial.module, updated))
-    assert_close("parameters after update_statistics", *params)
+    before, after = (nnx.to_pure_dict(nnx.state(m, nnx.Param)) for m in (trial.module, updated))
+    assert_close("parameters after update_statistics", before, after)
     CompiledModule(trial.functions, nnx.state(updated))(trial.used, trial.x)
 
 

@@ -59,7 +59,7 @@ def array_sample(batch_size: int, features: int = FEATURES) -> Float[Array, "B F
     return jnp.asarray(values, jnp.float32)
 
 
-def wide_sample(batch_size: int) -> Float[Array, "B 2*F"]:
+def wide_sample(batch_size: int) -> Float[Array, "B doubled"]:
     """Returns an input for the variational layers."""
     return array_sample(batch_size, 2 * FEATURES)
 
