@@ -57,10 +57,8 @@ def plain_advantages(reward, value, bootstrap, done, ignored, discount, lambda_)
     for row in range(B):
         following = 0.0
         for t in reversed(range(T)):
-            if done[t, row] or t == T - 1:
-                next_value = bootstrap[t, row]
-            else:
-                next_value = value[t + 1, row]
+            cut = done[t, row] or t == T - 1
+            next_value = bootstrap[t, row] if cut else value[t + 1, row]
             delta = reward[t, row] + discount * next_value - value[t, row]
             if ignored[t, row]:
                 delta = 0.0

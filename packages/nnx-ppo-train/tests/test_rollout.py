@@ -95,7 +95,7 @@ def test_bootstrap_uses_the_carry_of_the_step_before_the_reset(collected):
                 after = {**after, "1": initial_state(network, B)["1"]}
                 if t + 1 < T:
                     fresh = _row_after(env, rollout, stepped, t, row)
-                    stepped = jax.tree.map(lambda l, f: jnp.stack([f] * B), stepped, fresh)
+                    stepped = jax.tree.map(lambda _, f: jnp.stack([f] * B), stepped, fresh)
             state, current = after, stepped
     stored = np.asarray(rollout.bootstrap_value)
     truncated = np.asarray(rollout.truncated)

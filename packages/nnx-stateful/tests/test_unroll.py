@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from nnx_stateful import (
+    LRU,
     LSTM,
     Apply,
     Dense,
@@ -105,8 +106,9 @@ def test_unroll_traces_the_call_once():
     assert len(traces) == 1
 
 
-def test_gradient_through_unroll_equals_gradient_through_stepping():
-    graphdef, params = nnx.split(Sequential([LSTM(3, 3, nnx.Rngs(0)), Dense(3, 1, nnx.Rngs(1))]))
+@pytest.mark.parametrize("layer", [LSTM, LRU])
+def test_gradient_through_unroll_equals_gradient_through_stepping(layer):
+    graphdef, params = nnx.split(Sequential([layer(3, 3, nnx.Rngs(0)), Dense(3, 1, nnx.Rngs(1))]))
 
     def loss(params, unroll):
         net = nnx.merge(graphdef, params)

@@ -1,7 +1,7 @@
 """The record that every stateful module returns."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 
@@ -41,3 +41,21 @@ class StatefulModuleOutput:
     def replace(self, **changes: Any) -> "StatefulModuleOutput":
         """Returns a copy in which the named fields are changed."""
         return dataclasses.replace(self, **changes)
+
+
+class Steps(Protocol):
+    """What the time loop and the reset need of a module; StatefulModule has all of it."""
+
+    def __call__(
+        self, state: PyTree, x: PyTree, rollout_extras: PyTree = None, /
+    ) -> StatefulModuleOutput:
+        """Advances every row by one step."""
+        ...
+
+    def initialize_state(self, batch_size: int) -> PyTree:
+        """Returns the carry state of fresh rows."""
+        ...
+
+    def reset_state(self, prev_state: PyTree) -> PyTree:
+        """Returns the carry state of a fresh row."""
+        ...

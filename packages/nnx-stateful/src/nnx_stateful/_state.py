@@ -1,18 +1,15 @@
 """Carry state: made in one place, reset in one place, compared in one place."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from ._output import PyTree
-
-if TYPE_CHECKING:
-    from ._protocol import StatefulModule
+from ._output import PyTree, Steps
 
 
-def initial_state(module: "StatefulModule", batch_size: int) -> PyTree:
+def initial_state(module: Steps, batch_size: int) -> PyTree:
     """Returns ``module.initialize_state(batch_size)``, checked and without weak types.
 
     Args:
@@ -47,7 +44,7 @@ def initial_state(module: "StatefulModule", batch_size: int) -> PyTree:
     return jax.tree_util.tree_map_with_path(strong, module.initialize_state(batch_size))
 
 
-def reset_rows(module: "StatefulModule", state: PyTree, done: Bool[Array, "B"]) -> PyTree:
+def reset_rows(module: Steps, state: PyTree, done: Bool[Array, "B"]) -> PyTree:
     """Resets the carry state of the rows whose episode has ended: the one reset there is.
 
     Args:

@@ -1,16 +1,13 @@
 """The time loop: how a module that only knows one step runs a sequence."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from ._output import PyTree, StatefulModuleOutput
+from ._output import PyTree, StatefulModuleOutput, Steps
 from ._state import check_same_state, reset_rows
-
-if TYPE_CHECKING:
-    from ._protocol import StatefulModule
 
 
 def has_carry(state: PyTree) -> bool:
@@ -24,7 +21,7 @@ def has_rng_streams(module: nnx.Module) -> bool:
 
 
 def scan_unroll(
-    module: "StatefulModule", state: PyTree, xs: PyTree, done: Any, rollout_extras: PyTree
+    module: Steps, state: PyTree, xs: PyTree, done: Any, rollout_extras: PyTree
 ) -> StatefulModuleOutput:
     """Steps through time with one ``lax.scan``; RNG streams are carried and written back."""
     graphdef, streams, rest = nnx.split(module, nnx.RngState, ...)
@@ -51,7 +48,7 @@ def scan_unroll(
 
 
 def vmap_unroll(
-    module: "StatefulModule", state: PyTree, xs: PyTree, done: Any, rollout_extras: PyTree
+    module: Steps, state: PyTree, xs: PyTree, done: Any, rollout_extras: PyTree
 ) -> StatefulModuleOutput:
     """Runs all steps of a module without carry at once; each step sees just its own batch."""
     if not jax.tree.leaves((xs, rollout_extras)):
@@ -65,7 +62,7 @@ def vmap_unroll(
 
 
 def fold_unroll(
-    module: "StatefulModule", state: PyTree, xs: PyTree, done: Any, rollout_extras: PyTree
+    module: Steps, state: PyTree, xs: PyTree, done: Any, rollout_extras: PyTree
 ) -> StatefulModuleOutput:
     """Runs all steps of a row-wise module without carry as one batch of T * B rows."""
     if not jax.tree.leaves((xs, rollout_extras)):
@@ -93,7 +90,7 @@ def rebuild(graphdef: Any, *variables: PyTree) -> Any:
     return nnx.merge(graphdef, *jax.tree.map(lambda leaf: leaf, variables))
 
 
-def sequence_length(module: nnx.Module, xs: PyTree, done: Any, rollout_extras: PyTree) -> int:
+def sequence_length(module: Any, xs: PyTree, done: Any, rollout_extras: PyTree) -> int:
     """Returns T, read off the first leaf that has a time axis.
 
     Raises:

@@ -125,6 +125,7 @@ class Delay(StatefulModule):
             for shape, dtype in zip(self.shapes, self.dtypes, strict=True)
         ]
         x = match_input("Delay", jax.tree.unflatten(self.structure, expected), x, lead)
+        x = jax.tree.map(jnp.asarray, x)
         found = jax.tree_util.tree_leaves_with_path(x)
         for (path, leaf), dtype in zip(found, self.dtypes, strict=True):
             if str(leaf.dtype) != dtype:
