@@ -223,3 +223,39 @@ def test_compiled_evaluation_equals_the_plain_call(metrics):
     assert set(found) <= set(metrics)
     for name, value in found.items():
         assert float(value) == pytest.approx(metrics[name], abs=1e-5)
+
+
+@jax.custom_batching.custom_vmap
+def shared_buffer(x):
+    """One number, but one per row in a common buffer under vmap, as MuJoCo Warp has it."""
+    return x[None]
+
+
+@shared_buffer.def_vmap
+def _(axis_size, in_batched, x):
+    del in_batched
+    return jnp.broadcast_to(x, (axis_size, axis_size)), True
+
+
+class Buffered(Countdown):
+    """Pays what a leaf that is not batched has counted up to."""
+
+    def __init__(self):
+        super().__init__(rewards=("speed",))
+
+    def reset(self, rng):
+        state = super().reset(rng)
+        buffer = shared_buffer(0 * state.obs[0])
+        return state.replace(info={**state.info, "buffer": buffer}, reward=jnp.zeros(()))
+
+    def step(self, state, action):
+        buffer = state.info["buffer"] + 1
+        after = super().step(state, action)
+        return after.replace(info={**after.info, "buffer": buffer}, reward=buffer[0])
+
+
+def test_leaf_that_is_not_batched_goes_on_when_some_episodes_have_ended():
+    found = eval_rollout(Buffered(), NETWORK, B, 9, KEY, (100,))
+    steps = found["eval/lifespan/p100"]
+    assert steps > 2
+    assert found["eval/episode_reward/p100"] == steps * (steps + 1) / 2

@@ -17,6 +17,7 @@ OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 # What is built into others, and the probes, are documented without an example each.
 WITHOUT_EXAMPLE = {
     "check_same_state",
+    "counted_steps",
     "select_rows",
     "reset_rows",
     "noise_state",

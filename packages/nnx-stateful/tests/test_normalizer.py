@@ -10,7 +10,14 @@ from flax import nnx
 from flax.core import FrozenDict
 from hypothesis import given
 from hypothesis import strategies as st
-from nnx_stateful import Delay, Normalizer, NormalizerStatistics, Sequential, initial_state
+from nnx_stateful import (
+    Delay,
+    Normalizer,
+    NormalizerStatistics,
+    Sequential,
+    counting_only,
+    initial_state,
+)
 from nnx_stateful.testing import check_stateful_module
 
 RANDOM = np.random.default_rng(0)
@@ -119,6 +126,33 @@ def test_update_compiles():
 
     update(norm, {"a": jnp.ones((4, 5, 3)), "b": jnp.ones((4, 5))})
     assert norm.sample_count == 20
+
+
+def test_steps_left_out_leave_the_statistics_alone():
+    norm = Normalizer({"a": 3, "b": ()})
+    (xs,) = rollouts((6, 5))
+    mask = jnp.asarray(RANDOM.random((6, 5)) < 0.5)
+
+    @nnx.jit
+    def update(norm, xs, mask):
+        with counting_only(mask):
+            Sequential([norm]).update_statistics({"0": {"a": xs, "b": xs[..., 0]}})
+
+    update(norm, jnp.where(mask[..., None], xs, jnp.nan), mask)
+    counted = np.asarray(xs)[np.asarray(mask)]
+    assert norm.sample_count == len(counted)
+    np.testing.assert_allclose(norm.mean.get_value()["a"], counted.mean(axis=0), rtol=1e-4)
+    m2 = counted.var(axis=0) * len(counted)
+    np.testing.assert_allclose(norm.M2.get_value()["a"], m2, rtol=1e-3)
+
+
+def test_rollout_of_which_no_step_counts_changes_nothing():
+    norm = Normalizer(1)
+    with counting_only(jnp.zeros((2, 3), bool)):
+        norm.update_statistics(jnp.ones((2, 3, 1)))
+    assert (norm.sample_count, norm.mean[...].tolist(), norm.M2[...].tolist()) == (0, [0], [0])
+    norm.update_statistics(jnp.ones((2, 3, 1)))
+    assert norm.sample_count == 6
 
 
 def test_normalizer_behind_a_delay_sees_delayed_inputs():

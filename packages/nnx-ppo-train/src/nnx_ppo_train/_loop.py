@@ -89,13 +89,13 @@ def train_ppo(
     eval_env = env if eval_env is None else eval_env
     check_boundary(env, networks, config.ppo.n_envs, config.ppo.combine_advantages)
     _check_video(config, video_fn, eval_env)
-    session = _Session(env, eval_env, networks, config, initial_state)
-    session.log_fn, session.video_fn, session.checkpoint_fn = log_fn, video_fn, checkpoint_fn
-    try:
-        with InterruptRequest() as interrupt:
+    with InterruptRequest() as interrupt:
+        session = _Session(env, eval_env, networks, config, initial_state)
+        session.log_fn, session.video_fn, session.checkpoint_fn = log_fn, video_fn, checkpoint_fn
+        try:
             session.run(interrupt)
-    finally:
-        session.write_back()
+        finally:
+            session.write_back()
     return session.result()
 
 

@@ -13,6 +13,7 @@ from ._ring import (
 )
 from ._routing import Call, Container, Routing
 from ._state import check_same_state, initial_state, reset_rows, select_rows
+from ._statistics import counted_steps, counting_only
 from ._unroll import (
     fold_unroll,
     has_carry,
@@ -83,6 +84,8 @@ __all__ = [
     "StochasticModule",
     "VariationalBottleneck",
     "check_same_state",
+    "counted_steps",
+    "counting_only",
     "draw_noise",
     "draw_normal",
     "extract_activations",

@@ -76,7 +76,7 @@ def _raise_write(module: nnx.Module, path: tuple[Any, ...], verb: str) -> NoRetu
 
 def refuse_plain_collection(module: Any, name: str, value: Any, cause: Exception) -> None:
     """Raises TypeError if ``value`` is a plain list, tuple or dict that holds modules."""
-    if not _holds_module(value):
+    if isinstance(value, nnx.Module) or not _holds_module(value):
         return
     kind = type(value).__name__
     wrapper = "nnx.Dict" if isinstance(value, Mapping) else "nnx.List"

@@ -109,7 +109,8 @@ class StatefulModule(nnx.Module):
         """Folds a rollout's extras, leaves (T, B, ...), into running statistics.
 
         Called once per iteration, after the gradient update: the one place besides the optimiser
-        where variables are written.
+        where variables are written. Where some steps shall not count, :func:`counted_steps` says
+        which do.
         """
 
     def set_view(self, deterministic: bool | None = None) -> None:

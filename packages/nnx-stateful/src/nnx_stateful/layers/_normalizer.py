@@ -11,6 +11,7 @@ from jaxtyping import Array
 
 from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
+from .._statistics import counted_steps
 from ._inputs import match_input
 from ._welford import add_to_count, count_as_float, merge_moments
 
@@ -26,7 +27,8 @@ class Normalizer(StatefulModule):
     """Computes ``(x - mean) / std`` per feature, with statistics gathered from rollouts.
 
     A call only reads the statistics; it emits its input as rollout_extras, and
-    :meth:`update_statistics` merges a whole rollout of them at once. Before the first update the
+    :meth:`update_statistics` merges a whole rollout of them at once, but for steps that
+    :func:`counting_only` leaves out. Before the first update the
     mean is 0 and the standard deviation ``initial_std``: inputs pass divided by that constant.
 
     Args:
@@ -96,13 +98,17 @@ class Normalizer(StatefulModule):
         values = match_input("Normalizer", mean, rollout_extras, lead=2)
         flat = jax.tree.map(lambda v: v.reshape((-1, *v.shape[2:])), values)
         means, treedef = jax.tree.flatten(mean)
+        samples = jax.tree.leaves(flat)
+        mask = counted_steps()
+        counted = None if mask is None else mask.reshape(-1).astype(bool)
         merged = [
-            merge_moments(count, *moments)
-            for moments in zip(means, jax.tree.leaves(m2), jax.tree.leaves(flat), strict=True)
+            merge_moments(count, *moments, counted)
+            for moments in zip(means, jax.tree.leaves(m2), samples, strict=True)
         ]
+        new = samples[0].shape[0] if counted is None else counted.sum(dtype=jnp.uint32)
         self.mean.set_value(jax.tree.unflatten(treedef, [pair[0] for pair in merged]))
         self.M2.set_value(jax.tree.unflatten(treedef, [pair[1] for pair in merged]))
-        self.counter.set_value(add_to_count(count, jax.tree.leaves(flat)[0].shape[0]))
+        self.counter.set_value(add_to_count(count, new))
 
     def _standardize(self, x: Array, mean: Array, m2: Array) -> Array:
         count = count_as_float(self.counter[...], mean.dtype)

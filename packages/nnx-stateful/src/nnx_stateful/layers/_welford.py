@@ -1,7 +1,7 @@
 """Running mean and variance, merged batch by batch, with an exact count."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, UInt
+from jaxtyping import Array, Bool, Float, UInt
 
 Count = UInt[Array, "2"]
 """A count below 2**64 as two 32-bit words, (high, low): exact, also where floats no longer are."""
@@ -12,6 +12,7 @@ def merge_moments(
     mean: Float[Array, "*F"],
     m2: Float[Array, "*F"],
     values: Float[Array, "N *F"],
+    counted: Bool[Array, " N"] | None = None,
 ) -> tuple[Float[Array, "*F"], Float[Array, "*F"]]:
     """Folds N further samples into a mean and a sum of squared deviations.
 
@@ -27,6 +28,7 @@ def merge_moments(
       mean: their mean.
       m2: their summed squared deviations from it.
       values: the new samples.
+      counted: which of them to fold in; all if None.
 
     Returns:
       The mean and the squared deviations of all samples.
@@ -38,16 +40,21 @@ def merge_moments(
       (2.0, 2.0)
     """
     values = values.astype(mean.dtype)
-    new = values.shape[0]
     old = count_as_float(count, mean.dtype)
-    fraction = new / (old + new)
-    new_mean = jnp.mean(values, axis=0)
-    new_m2 = jnp.sum(jnp.square(values - new_mean), axis=0)
+    if counted is None:
+        new = jnp.asarray(values.shape[0], mean.dtype)
+        kept = jnp.ones((), bool)
+    else:
+        new = jnp.sum(counted, dtype=mean.dtype)
+        kept = counted.reshape((-1,) + (1,) * mean.ndim)
+    fraction = new / jnp.maximum(old + new, 1)
+    new_mean = jnp.sum(jnp.where(kept, values, 0), axis=0) / jnp.maximum(new, 1)
+    new_m2 = jnp.sum(jnp.where(kept, jnp.square(values - new_mean), 0), axis=0)
     shift = new_mean - mean
     return mean + shift * fraction, m2 + new_m2 + jnp.square(shift) * (old * fraction)
 
 
-def add_to_count(count: Count, new: int) -> Count:
+def add_to_count(count: Count, new: int | UInt[Array, ""]) -> Count:
     """Returns the count plus ``new``, which is below 2**32.
 
     Example:
@@ -55,7 +62,7 @@ def add_to_count(count: Count, new: int) -> Count:
       [1, 2]
     """
     high, low = count[0], count[1]
-    total = low + jnp.uint32(new)
+    total = low + jnp.asarray(new, jnp.uint32)
     return jnp.stack([high + (total < low).astype(jnp.uint32), total])
 
 
