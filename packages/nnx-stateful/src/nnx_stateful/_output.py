@@ -1,7 +1,7 @@
 """The record that every stateful module returns."""
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 
@@ -43,6 +43,7 @@ class StatefulModuleOutput:
         return dataclasses.replace(self, **changes)
 
 
+@runtime_checkable
 class Steps(Protocol):
     """What the time loop and the reset need of a module; StatefulModule has all of it."""
 

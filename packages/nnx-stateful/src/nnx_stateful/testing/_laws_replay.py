@@ -2,7 +2,7 @@
 
 import jax
 
-from .._output import StatefulModuleOutput
+from .._output import PyTree, StatefulModuleOutput
 from ._compare import assert_close
 from ._trial import Trial
 
@@ -13,13 +13,17 @@ def replay_reproduces(trial: Trial) -> None:
     """Given the emitted rollout_extras and the same state, a call and an unroll do the same."""
     module, state = trial.copy(), trial.used
     acted = module(state, trial.x)
-    replayed = module(state, trial.x, acted.rollout_extras)
+    replayed = module(state, trial.x, _emitted(acted))
     _compare(trial, "replayed step", acted, replayed)
     module = trial.copy()
     acted = module.unroll(trial.start, trial.xs, trial.done)
-    emitted = acted.rollout_extras if jax.tree.leaves(acted.rollout_extras) else None
-    replayed = module.unroll(trial.start, trial.xs, trial.done, emitted)
+    replayed = module.unroll(trial.start, trial.xs, trial.done, _emitted(acted))
     _compare(trial, "replayed sequence", acted, replayed)
+
+
+def _emitted(out: StatefulModuleOutput) -> PyTree:
+    """Returns the extras, or None where they hold nothing, which saves a trace."""
+    return out.rollout_extras if jax.tree.leaves(out.rollout_extras) else None
 
 
 def _compare(

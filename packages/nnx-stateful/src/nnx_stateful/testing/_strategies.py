@@ -125,7 +125,7 @@ NODES: dict[str, Callable[[dict[str, StatefulModule], nnx.Rngs], StatefulModule]
 """The ways in which descriptions combine children."""
 
 
-def module_descriptions(max_leaves: int = 5) -> st.SearchStrategy[ModuleDescription]:
+def module_descriptions(max_leaves: int = 4) -> st.SearchStrategy[ModuleDescription]:
     """Draws descriptions of nested networks; names of children come in any order.
 
     Args:
