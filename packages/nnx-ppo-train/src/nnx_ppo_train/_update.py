@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 from jaxtyping import Array, Int, Key
-from nnx_stateful import PyTree, rebuild
+from nnx_stateful import PyTree, counting_only, rebuild
 
 from ._config import LoggingLevel, PPOConfig
 from ._episodes import EpisodeTally, tally_episodes
@@ -82,7 +83,8 @@ def make_iteration(
             minibatches.update, (params, variables, state.optimizer), rows
         )
         network = rebuild(graphdef, params, variables)
-        network.update_statistics(rollout.rollout_extras)
+        with _counted(rollout, config):
+            network.update_statistics(rollout.rollout_extras)
         _, params, variables = nnx.split(network, nnx.Param, ...)
         tally, episodes = tally_episodes(state.tally, rollout.rewards, rollout.done)
         metrics = _metrics(losses, rollout, params, config) | episodes
@@ -90,6 +92,11 @@ def make_iteration(
         return following, metrics
 
     return jax.jit(iteration, donate_argnums=0)
+
+
+def _counted(rollout: Transition, config: PPOConfig) -> AbstractContextManager[None]:
+    """Masked truncations leave the statistics, as they leave the losses."""
+    return counting_only(~rollout.truncated) if config.truncation == "mask" else nullcontext()
 
 
 def shuffled_rows(key: Key[Array, ""], config: PPOConfig) -> Int[Array, "updates rows"]:

@@ -86,7 +86,7 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
         "*",
         {
             "ppo.n_envs": 128,
-            "ppo.total_steps": 3_000_000,
+            "ppo.total_steps": 5_000_000,
             "ppo.learning_rate_schedule": "linear",
             "ppo.critic_loss_weight": 0.1,
             "eval.every_steps": 500_000,
