@@ -239,6 +239,20 @@ def test_self_reset_is_seen_in_the_wrappers(env):
         check_env(env)
 
 
+class ResetsInStep(Plain):
+    def step(self, state, action):
+        stepped, fresh = super().step(state, action), self.reset(jax.random.key(0))
+        return stepped.replace(obs=jnp.where(stepped.done, fresh.obs, stepped.obs))
+
+
+@pytest.mark.parametrize("wrap", [lambda env: env, lambda env: EpisodeWrapper(env, 3)])
+def test_self_reset_is_seen_in_the_step(wrap):
+    env = ResetsInStep()
+    with pytest.raises(TypeError, match=r"resets itself \(its step calls ResetsInStep\.reset\)"):
+        check(wrap(env))
+    assert "reset" not in vars(env)
+
+
 @pytest.mark.parametrize("inner", ["CartPole", 3, ("a", "b")])
 def test_attribute_env_may_be_anything(inner):
     check_env(Outer("env", inner))
@@ -340,7 +354,7 @@ def test_action_of_another_width_is_named_with_the_width_to_use():
 
 
 def test_action_of_another_width_is_reported_in_the_words_of_the_environment():
-    match = r"Plain.step cannot take .*float32\[3, 3\].*environment says: Plain wants an action of"
+    match = r"Plain.step failed .*float32\[3, 3\].*Plain wants an action of"
     with pytest.raises(ValueError, match=match):
         check(Plain(), network(sampler(width=6)))
 
@@ -426,3 +440,44 @@ def test_step_that_changes_the_type_of_the_state_is_refused(change, match):
 
     with pytest.raises(ValueError, match=match):
         check(Drifting())
+
+
+# ---- the other channels ----------------------------------------------------------------------
+
+
+class Channels(StatefulModule):
+    """A network that works but for the fields that are given."""
+
+    def __init__(self, **fields):
+        self.network = network()
+        self.fields = lambda: fields  # a function, for NNX wants no arrays in a plain dict
+
+    def initialize_state(self, batch_size):
+        return self.network.initialize_state(batch_size)
+
+    def __call__(self, state, x, rollout_extras=None):
+        return self.network(state, x, rollout_extras).replace(**self.fields())
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "match"),
+    [
+        ({"rollout_extras": np.zeros(7)}, ValueError, r"rollout_extras: .*lead with .*\(7,\)"),
+        ({"rollout_extras": {"a": np.zeros(())}}, ValueError, r"rollout_extras\['a'\]: .*\(\)"),
+        ({"regularization_loss": np.zeros((B, 5))}, ValueError, r"loss: expected .*\(3, 5\)"),
+        ({"metrics": None}, TypeError, "metrics to be a dict with str keys, got None"),
+        ({"metrics": {"a": {1: 0.0}}}, TypeError, "Channels: a: expected metrics"),
+    ],
+)
+def test_channels_are_checked(fields, kind, match):
+    with pytest.raises(kind, match=match):
+        check(net=Channels(**fields))
+
+
+def test_error_inside_the_environment_is_told_as_such():
+    class Broken(Plain):
+        def step(self, state, action):
+            return {}["gone"]
+
+    with pytest.raises(ValueError, match=r"Broken\.step failed .* KeyError: 'gone'"):
+        check(Broken())

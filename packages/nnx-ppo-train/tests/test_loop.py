@@ -1,5 +1,6 @@
 """train_ppo: what it returns, what it leaves behind, what callbacks see."""
 
+import dataclasses
 import os
 import signal
 
@@ -107,6 +108,30 @@ def test_resumed_training_equals_uninterrupted_training():
     assert second.total_steps == 192
     assert second.total_iterations == 2
     assert_same(whole, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "match"),
+    [
+        ("lstm", {"n_envs": 16}, r"initial_state: expected shape \(16, "),
+        ("gru", {}, "initial_state: expected"),
+        ("lstm", {"weight_decay": 0.1}, "initial_state: expected"),
+    ],
+)
+def test_state_of_another_run_is_refused(run, name, changes, match):
+    _, _, result, *_ = run
+    config = dataclasses.replace(QUIET, ppo=dataclasses.replace(PPO, **changes))
+    network = make(name)
+    before = arrays(network)
+    with pytest.raises(ValueError, match=match):
+        train_ppo(RandomEnds(), network, config, initial_state=result.training_state)
+    for old, new in zip(before, arrays(network), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_evaluation_environment_is_checked_too():
+    with pytest.raises(ValueError, match=r"expected shape \(B, 3\)"):
+        train_ppo(RandomEnds(), make("mlp"), QUIET, eval_env=make_env("cartpole"))
 
 
 def test_same_seed_repeats_and_another_differs():

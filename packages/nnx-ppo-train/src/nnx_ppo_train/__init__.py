@@ -1,7 +1,7 @@
 """PPO for stateful networks: samplers, adapter, rollout, loss, loop, environments."""
 
 from ._adapter import PPOAdapter
-from ._boundary import check_boundary, check_env
+from ._boundary import check_boundary
 from ._checkpoint import (
     latest_checkpoint,
     load_checkpoint,
@@ -9,6 +9,7 @@ from ._checkpoint import (
     save_checkpoint,
 )
 from ._config import EvalConfig, LoggingLevel, PPOConfig, TrainConfig, VideoConfig
+from ._env_check import check_env
 from ._episode_recording import record_episode
 from ._evaluation import deterministic, eval_rollout
 from ._gae import gae

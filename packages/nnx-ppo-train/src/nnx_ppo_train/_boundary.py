@@ -10,6 +10,7 @@ from flax import nnx
 from nnx_stateful import (
     PyTree,
     StatefulModule,
+    StatefulModuleOutput,
     check_same_state,
     initial_state,
     rebuild,
@@ -18,10 +19,9 @@ from nnx_stateful import (
 
 from ._actions import for_environment, steps_with
 from ._env_batch import EnvBatch
+from ._env_check import calls_reset, check_env, resets_itself
 from ._pairing import leaf_names, match_likelihoods, match_rewards
 from ._types import PPONetworkOutput
-
-_SELF_RESET_MARKS = ("first_obs", "first_state", "first_pipeline_state")
 
 
 def check_boundary(
@@ -63,67 +63,9 @@ def check_boundary(
     )
 
 
-def check_env(env: Any) -> None:
-    """Raises TypeError unless ``env`` is a single environment that leaves resets to its caller."""
-    name = type(env).__name__
-    for method in ("reset", "step"):
-        if not callable(getattr(env, method, None)):
-            raise TypeError(
-                f"{name}: expected an environment with reset(rng) and step(state, action), got "
-                f"one without {method}; see the protocol of MuJoCo Playground"
-            )
-    state = _reset_shapes(env)
-    missing = [f for f in ("obs", "reward", "done", "info", "metrics") if not hasattr(state, f)]
-    if missing:
-        raise TypeError(
-            f"{name}.reset: expected a state with obs, reward, done, info and metrics, got "
-            f"{type(state).__name__} without {', '.join(missing)}"
-        )
-    if getattr(state.done, "shape", ()) != ():
-        raise TypeError(
-            f"{name}: expected a single environment, whose done is a scalar, got one with done of "
-            f"shape {state.done.shape}: it is vectorised already; pass the environment inside the "
-            "vectorising wrapper, n_envs copies are made here"
-        )
-    entries = map(str, state.info) if isinstance(state.info, Mapping) else ()
-    marks = [entry for entry in entries if entry.endswith(_SELF_RESET_MARKS)] + [
-        wrapper for wrapper in _wrapper_names(env) if "autoreset" in wrapper.lower()
-    ]
-    if marks:
-        raise TypeError(
-            f"{name}: expected an environment that stays where its episode ended, got one that "
-            f"resets itself ({', '.join(marks)}): the last observation, from which a time limit "
-            "is bootstrapped, would be lost; pass the environment inside that wrapper (use "
-            "EpisodeWrapper for a time limit)"
-        )
-
-
-def _reset_shapes(env: Any) -> Any:
-    """Shapes of a fresh state."""
-    try:
-        return jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0)))
-    except Exception as error:
-        raise TypeError(
-            f"{type(env).__name__}.reset: expected a single environment that is reset with one "
-            f"key, got {type(error).__name__}: {error}. If it is vectorised already, pass the "
-            "environment inside the vectorising wrapper, n_envs copies are made here"
-        ) from error
-
-
-def _wrapper_names(env: Any) -> list[str]:
-    """Class names from the outermost wrapper inwards."""
-    names = [type(env).__name__]
-    while len(names) < 32:
-        held = getattr(env, "__dict__", {})
-        env = held.get("env", held.get("_env"))
-        if env is None:
-            break
-        names.append(type(env).__name__)
-    return names
-
-
 def _checked_output(networks: StatefulModule, obs: PyTree, n_envs: int) -> PPONetworkOutput:
     """Shapes of the network's output, or an error about the network or what it is given."""
+    name = type(networks).__name__
     if not isinstance(networks, StatefulModule):
         raise TypeError(
             f"expected a network that is a StatefulModule, got {type(networks).__name__}; wrap an "
@@ -135,32 +77,65 @@ def _checked_output(networks: StatefulModule, obs: PyTree, n_envs: int) -> PPONe
         network = rebuild(graphdef, variables)
         state = initial_state(network, n_envs)
         out = network(state, obs)
-        return state, out.next_state, out.output
+        _check_metrics(name, out.metrics)
+        return state, out.replace(metrics={})
 
     try:
-        state, next_state, output = jax.eval_shape(call, obs)
+        state, out = jax.eval_shape(call, obs)
     except RuntimeError:  # a forbidden write: nothing to do with the environment
         raise
     except Exception as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(
-            f"the network cannot take the environment's observation: {error}. The environment "
-            f"gives {_describe(obs)} for {n_envs} environments"
+            f"{name} failed on the environment's observation: {error}. The environment gives "
+            f"{_describe(obs)} for {n_envs} environments; the network must take that and return "
+            "a StatefulModuleOutput whose output is a PPONetworkOutput"
         ) from error
-    if not isinstance(output, PPONetworkOutput):
+    if not isinstance(out.output, PPONetworkOutput):
         raise TypeError(
-            f"expected a network whose output is a PPONetworkOutput, got {type(output).__name__}; "
+            "expected a network whose output is a PPONetworkOutput, got "
+            f"{type(out.output).__name__}; "
             "end it with a PPOAdapter"
         )
     check_same_state(
         state,
-        next_state,
-        f"{type(networks).__name__}.__call__",
+        out.next_state,
+        f"{name}.__call__",
         "next_state must be of the type that initialize_state decides",
     )
     ones = jnp.ones(n_envs, bool)
     jax.eval_shape(lambda rows: reset_rows(rebuild(graphdef, variables), rows, ones), state)
-    return output
+    _check_channels(name, out, n_envs)
+    return out.output
+
+
+def _check_metrics(name: str, metrics: Any) -> None:
+    """Raises TypeError unless metrics are a dict, nested or not, with str keys."""
+    if not isinstance(metrics, dict) or not all(isinstance(key, str) for key in metrics):
+        raise TypeError(
+            f"{name}: expected metrics to be a dict with str keys, got {metrics!r}; "
+            "return {} where there are none"
+        )
+    for key, entry in metrics.items():
+        if isinstance(entry, dict):
+            _check_metrics(f"{name}: {key}", entry)
+
+
+def _check_channels(name: str, out: StatefulModuleOutput, n_envs: int) -> None:
+    """Raises ValueError unless rollout_extras lead with the batch axis and the loss is per row."""
+    for path, leaf in _by_path(out.rollout_extras).items():
+        if leaf.shape[:1] != (n_envs,):
+            raise ValueError(
+                f"{name}: rollout_extras{path}: expected an array that leads with the batch axis "
+                f"({n_envs}, ...), got shape {leaf.shape}; minibatches split the environments, so "
+                "emit one value per row"
+            )
+    loss = jnp.shape(out.regularization_loss)
+    if loss not in ((), (n_envs,)):
+        raise ValueError(
+            f"{name}: regularization_loss: expected a scalar or one number per row ({n_envs},), "
+            f"got shape {loss}; average over the other axes"
+        )
 
 
 def _stepped(env: Any, states: Any, actions: PyTree) -> Any:
@@ -173,11 +148,15 @@ def _stepped(env: Any, states: Any, actions: PyTree) -> Any:
     problem = steps_with(env, states, given)
     if problem is not None:
         raise ValueError(
-            f"{name}.step cannot take the network's actions: the network gives "
-            f"{_describe(given)}, and the environment says: {problem}; change the width of the "
-            "layer before the sampler, or the names of the action port"
+            f"{name}.step failed with the network's actions, {_describe(given)}: "
+            f"{type(problem).__name__}: {problem}. If these are not the actions that it wants, "
+            "change the width of the layer before the sampler, or the names of the action port"
         ) from problem
-    return jax.eval_shape(jax.vmap(env.step), states, given)
+    with calls_reset(env) as called:
+        stepped = jax.eval_shape(jax.vmap(env.step), states, given)
+    if called:
+        raise resets_itself(env, [f"its step calls {called[0]}.reset"])
+    return stepped
 
 
 def _check_actions(env_name: str, actions: PyTree, wanted: Any, kind: str) -> None:

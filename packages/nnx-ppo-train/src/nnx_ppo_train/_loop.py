@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from nnx_stateful import StatefulModule, initial_state, rekey_noise
+from nnx_stateful import StatefulModule, check_same_state, initial_state, rekey_noise
 
 from ._boundary import check_boundary
 from ._config import LoggingLevel, TrainConfig
@@ -88,6 +88,8 @@ def train_ppo(
         config = dataclasses.replace(config, seed=seed)
     eval_env = env if eval_env is None else eval_env
     check_boundary(env, networks, config.ppo.n_envs, config.ppo.combine_advantages)
+    if eval_env is not env:
+        check_boundary(eval_env, networks, config.eval.n_envs, config.ppo.combine_advantages)
     _check_video(config, video_fn, eval_env)
     with InterruptRequest() as interrupt:
         session = _Session(env, eval_env, networks, config, initial_state)
@@ -127,6 +129,7 @@ class _Session:
         else:
             self._steps = start.steps_taken
             self._state = _loop_state(start, params, variables)
+            self._check_start(env)
         self._iterate = make_iteration(env, self._graphdef, self._optimizer, config.ppo)
         eval_graphdef = nnx.split(deterministic(networks))[0]
         self._evaluate = make_evaluate(eval_env, eval_graphdef, config.eval)
@@ -147,6 +150,18 @@ class _Session:
             env_states=_copy(env_states),
             tally=EpisodeTally.zero(n_envs),
             key=key_for(seed, Purpose.ITERATIONS),
+        )
+
+    def _check_start(self, env: Any) -> None:
+        """Raises ValueError unless the run can go on from the state that was passed in."""
+        _, params, variables = nnx.split(self._networks, nnx.Param, ...)
+        fresh = jax.eval_shape(lambda p, v: self._fresh_state(env, p, v), params, variables)
+        check_same_state(
+            fresh,
+            self._state,
+            "train_ppo: initial_state",
+            "a run goes on with the network, environment, n_envs and optimiser settings that it "
+            "began with",
         )
 
     def run(self, interrupt: InterruptRequest) -> None:
