@@ -462,7 +462,7 @@ class Channels(StatefulModule):
 @pytest.mark.parametrize(
     ("fields", "kind", "match"),
     [
-        ({"rollout_extras": np.zeros(7)}, ValueError, r"rollout_extras: .*lead with .*\(7,\)"),
+        ({"rollout_extras": np.zeros(7)}, ValueError, r"rollout_extras: .*leads with .*\(7,\)"),
         ({"rollout_extras": {"a": np.zeros(())}}, ValueError, r"rollout_extras\['a'\]: .*\(\)"),
         ({"regularization_loss": np.zeros((B, 5))}, ValueError, r"loss: expected .*\(3, 5\)"),
         ({"metrics": None}, TypeError, "metrics to be a dict with str keys, got None"),

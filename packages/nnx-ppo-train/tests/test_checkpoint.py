@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -197,7 +198,7 @@ def test_saving_over_something_raises(saved, trained):
 
 @pytest.mark.parametrize("keep", [0, -1])
 def test_keeping_none_raises(tmp_path, keep):
-    with pytest.raises(ValueError, match="keep must be at least 1"):
+    with pytest.raises(ValueError, match="keep: expected a whole number of at least 1"):
         make_checkpoint_fn(tmp_path, keep=keep)
 
 
@@ -240,3 +241,75 @@ def test_loading_another_optimizer_raises_with_path(env, saved):
 def test_loading_for_another_environment_raises_with_path(saved):
     with pytest.raises(ValueError, match=r"env_states/obs: expected float32\[4, 2\], got .*4, 4\]"):
         load_checkpoint(saved, make_network(), make_env("cartpole-positions"), make_config())
+
+
+# ---- damage ----------------------------------------------------------------------------------
+
+
+def truncate(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def largest(folder):
+    return max(
+        (file for file in folder.rglob("*") if file.is_file()), key=lambda f: f.stat().st_size
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[]", "expected a JSON object, got a list"),
+        ('{"format": "nnx-ppo', "expected a JSON object, got text that is none"),
+        ('{"format": "nnx-ppo-train checkpoint", "version": 1}', "expected the entries leaves"),
+        (
+            '{"format": "nnx-ppo-train checkpoint", "version": 1, "steps_taken": 1, '
+            '"leaves": {"a": {}}}',
+            "expected the entries leaves",
+        ),
+    ],
+)
+def test_damaged_record_names_the_file_and_the_checkpoint_before(
+    tmp_path, trained, env, text, problem
+):
+    save = make_checkpoint_fn(tmp_path)
+    save(trained, 10)
+    save(trained, 20)
+    newest = latest_checkpoint(tmp_path)
+    (newest / "checkpoint.json").write_text(text)
+    with pytest.raises(ValueError, match=problem) as caught:
+        load_checkpoint(newest, make_network(), env, make_config())
+    assert str(caught.value).startswith(f"{newest}/checkpoint.json: ")
+    assert f"restore it, or delete {newest}; the one before is step_0000000010" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda arrays: truncate(largest(arrays)), r"arrays/.* has \d+ bytes instead of \d+"),
+        (lambda arrays: largest(arrays).unlink(), r"arrays/.* is missing"),
+        (
+            lambda arrays: truncate(arrays / "manifest.ocdbt"),
+            r"arrays/manifest\.ocdbt has \d+ bytes",
+        ),
+        (lambda arrays: (arrays / "_METADATA").unlink(), r"arrays/_METADATA is missing"),
+        (lambda arrays: shutil.rmtree(arrays), r"arrays/.* is missing"),
+    ],
+)
+def test_damaged_arrays_are_told_in_one_sentence(saved, env, capfd, damage, problem):
+    damage(saved / "arrays")
+    match = rf"saved: expected a whole checkpoint, got one that cannot be read \({problem}"
+    with pytest.raises(ValueError, match=match) as caught:
+        load_checkpoint(saved, make_network(), env, make_config())
+    assert "; delete it, there is none before it" in str(caught.value)
+    assert "Event loop" not in capfd.readouterr().err
+
+
+def test_arrays_of_wrong_content_are_told_without_the_store_specification(saved, env):
+    file = saved / "arrays" / "manifest.ocdbt"
+    file.write_bytes(bytes(file.stat().st_size))
+    with pytest.raises(
+        ValueError, match=r"saved: expected a whole checkpoint, got .*\); "
+    ) as caught:
+        load_checkpoint(saved, make_network(), env, make_config())
+    assert "tensorstore_spec" not in str(caught.value)

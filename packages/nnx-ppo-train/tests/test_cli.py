@@ -38,6 +38,7 @@ GRAPH = ["train", "--env", "cartpole", "--network", "graph", "--net.hidden-size"
 OWN_CODE = """
 from nnx_ppo_train.envs import CartPole
 from nnx_ppo_train.presets import make_mlp_actor_critic
+from nnx_ppo_train.wrappers import EpisodeWrapper
 
 
 class Undrawable(CartPole):
@@ -63,6 +64,10 @@ def make_wrong_network(env, rngs):
 
 def make_nothing(env, rngs):
     return None
+
+
+def make_wrapped():
+    return EpisodeWrapper(Undrawable(), 5)
 
 
 def make_env_of(length):
@@ -175,8 +180,9 @@ def test_own_environment_and_network_are_trained(folder, capsys):
     assert "3 sampled episodes from seed 0, mean return" in capsys.readouterr().out
 
 
-def test_environment_that_cannot_be_drawn_is_trained_all_the_same(folder, capsys):
-    words = ["train", "--env", f"{folder}:make_undrawable", "--network", f"{folder}:make_network"]
+@pytest.mark.parametrize("factory", ["make_undrawable", "make_wrapped"])
+def test_environment_that_cannot_be_drawn_is_trained_all_the_same(folder, capsys, factory):
+    words = ["train", "--env", f"{folder}:{factory}", "--network", f"{folder}:make_network"]
     assert main([*words, *TINY, "--total-steps", "16", "--run-dir", "run"]) == 0
     assert "No animation: Undrawable: expected an environment with draw" in capsys.readouterr().out
     assert Path("run/learning_curve.png").exists()
@@ -296,7 +302,8 @@ def wait_for(ready, process):
         (["--network", "OWN:make_nothing"], ["expected a StatefulModule, got None"]),
         (["--network", "OWN:make_wrong_network"], ["the environment wants 1", "(4, 2)"]),
         (["--network", "OWN:make_network", "--net.delay", "3"], ["--net.delay", "no use for it"]),
-        (["--network", "mlp", "--net.delay", "3"], ["--net.delay", "'mlp' has no use for it"]),
+        (["--network", "mlp", "--net.delay", "3"], ["delay", "'mlp' has no use for it", "got 3"]),
+        (["--network", "graph", "--net.hidden-layers", "1"], ["hidden_layers", "no use for it"]),
         (["--network", "mlp", "--net.actor-obs", "state"], ["NetworkOptions.actor_obs"]),
         (["--total-steps", "0"], ["PPOConfig.total_steps", "at least 1"]),
     ],
@@ -338,6 +345,14 @@ def test_existing_run_folder_is_refused(folder, finished, capsys):
     check_usage_error(capsys, [*GRAPH, "--run-dir", "empty"], "choose another --run-dir")
 
 
+@pytest.mark.parametrize("place", ["file/x", "/proc/absent/x", "a" * 300])
+def test_run_folder_that_cannot_be_made_is_refused(folder, capsys, place):
+    Path("file").write_text("")
+    words = ["train", "--env", "cartpole", "--network", "mlp", *TINY, "--run-dir", place]
+    parts = ("expected a folder that can be made, got", "choose another --run-dir")
+    check_usage_error(capsys, words, f"--run-dir {place}: ", *parts)
+
+
 @pytest.mark.parametrize("command", ["resume", "eval"])
 def test_absent_run_folder_is_refused_and_those_nearby_are_named(command, folder, finished, capsys):
     check_usage_error(capsys, [command, "runs/a"], "no such folder", "there are none nearby")
@@ -352,12 +367,33 @@ def test_run_without_checkpoint_is_refused(command, folder, finished, capsys):
     Path("run/config.json").write_text(finished.config.read_text())
     check_usage_error(capsys, [command, "run"], "run/checkpoints", "no such directory")
     Path("run/config.json").write_text("{")
-    check_usage_error(capsys, [command, "run"], "config.json: expected JSON")
+    check_usage_error(capsys, [command, "run"], "config.json: expected a JSON object", "restore it")
+    Path("run/config.json").write_text("[]")
+    check_usage_error(capsys, [command, "run"], "config.json: expected a JSON object, got a list")
     Path("run/config.json").write_text("{}")
     check_usage_error(capsys, [command, "run"], "config.json: expected format 'nnx-ppo run'")
+    record = json.loads(finished.config.read_text())
+    Path("run/config.json").write_text(json.dumps(record | {"env": 5}))
+    check_usage_error(capsys, [command, "run"], "RunConfig.env: expected str", "got 5")
 
 
-@pytest.mark.parametrize("words", [["--episodes", "0"], ["--max-episode-length", "-1"]])
+@pytest.mark.parametrize("command", ["resume", "eval"])
+def test_run_with_a_damaged_checkpoint_names_the_one_before(command, folder, finished, capsys):
+    shutil.copytree(finished.path, "run")
+    newest = max(Path("run/checkpoints").iterdir())
+    shutil.rmtree(newest / "arrays" / "d")
+    parts = (f"{newest}: expected a whole checkpoint", "is missing", "is step_0000000048")
+    check_usage_error(capsys, [command, "run"], *parts)
+    (newest / "checkpoint.json").write_text("[]")
+    check_usage_error(capsys, [command, "run"], f"{newest}/checkpoint.json", "step_0000000048")
+    shutil.rmtree(newest)
+    assert main([command, "run"]) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--episodes", "0"], ["--max-episode-length", "-1"], ["--max-episode-length", "0"]],
+)
 def test_eval_of_nothing_is_refused(finished, capsys, words):
     check_usage_error(capsys, ["eval", str(finished.path), *words], words[0], "at least 1")
 
@@ -385,6 +421,15 @@ def test_envs_lists_all_environments_and_networks(capsys):
         assert name in said
     assert "package.module:factory" in said
     assert "playground/CartpoleBalance" in said
+
+
+def test_envs_gives_most_of_80_columns_to_the_task(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["envs"]) == 0
+    said = capsys.readouterr().out
+    assert "the same without velocities: needs memory" in said
+    assert "observation 4; action 1 continuous" in said
+    assert "…" not in said
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["eval"], ["resume"], ["envs"]])

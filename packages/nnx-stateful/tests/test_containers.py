@@ -1,5 +1,7 @@
 """Each container's routing and errors."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -63,6 +65,27 @@ def test_named_container_of_a_list_raises(kind):
 def test_sequential_of_one_module_raises():
     with pytest.raises(TypeError, match=r"got one Scale; write Sequential\(\[module\]\)"):
         Sequential(Scale(1.0))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "got"),
+    [
+        ((None,), "NoneType"),
+        (({"a": Scale(1.0)},), "dict"),
+        ((Scale(1.0), Scale(2.0)), "2 arguments"),
+    ],
+)
+def test_sequential_of_something_else_than_a_list_raises(arguments, got):
+    with pytest.raises(TypeError, match=rf"Sequential: .* got {got}; write Sequential\(\[first"):
+        Sequential(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("factor", "kind"), [("2", TypeError), (None, TypeError), (float("nan"), ValueError)]
+)
+def test_scale_of_a_bad_factor_raises(factor, kind):
+    with pytest.raises(kind, match="Scale: factor: expected a finite number, got"):
+        Scale(factor)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +193,8 @@ def test_splitter_cuts_in_order_and_drops_the_rest():
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "2"])
 def test_splitter_with_a_bad_size_raises(size):
-    with pytest.raises(ValueError, match="Splitter: size of 'a': expected a positive int, got"):
+    kind = ValueError if type(size) is int else TypeError
+    with pytest.raises(kind, match="Splitter: size of 'a': expected a positive int, got"):
         Splitter(a=size)
 
 
@@ -218,7 +242,7 @@ def test_flattener_keeps_levels_and_their_kinds():
 
 
 def test_flattener_with_bad_levels_or_input_raises():
-    with pytest.raises(ValueError, match="preserve_levels of at least 0, got -1"):
+    with pytest.raises(ValueError, match="preserve_levels: expected an int of at least 0, got -1"):
         Flattener(-1)
     with pytest.raises(TypeError, match=r"expected 1 more level\(s\)"):
         run(Flattener(1), X)
@@ -246,3 +270,14 @@ def test_batch_of_one_row_keeps_its_axis():
     out = net.unroll(state, X[None, :1], jnp.zeros((1, 1), bool))
     assert out.output.shape == (1, 1, 3)
     assert out.regularization_loss.shape == (1, 1)
+
+
+class Pair(NamedTuple):
+    eye: jax.Array
+    skin: jax.Array
+
+
+def test_flattener_keeps_a_namedtuple():
+    out = run(Flattener(1), Pair(jnp.ones((2, 3, 3)), X))
+    assert isinstance(out, Pair)
+    assert out.eye.shape == (2, 9)

@@ -179,3 +179,9 @@ def test_ring_sequence_equals_ring_steps_for_every_delay(done, length, index):
     got = ring_write_sequence(buffer, start, xs, jnp.asarray(done), INITIAL)
     assert_close("", state, got)
     assert_close("", state[1], ring_advance(start, length, STEPS, jnp.asarray(done)))
+
+
+@pytest.mark.parametrize(("value", "kind"), [(float("nan"), ValueError), ("0", TypeError)])
+def test_initial_value_that_is_no_finite_number_raises(value, kind):
+    with pytest.raises(kind, match="Delay: initial_value: expected a finite number, got"):
+        Delay(jnp.zeros(1), 1, initial_value=value)

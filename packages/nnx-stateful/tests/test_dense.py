@@ -48,3 +48,34 @@ def test_mlp_layers_may_stand_among_others():
 def test_mlp_of_one_size_raises():
     with pytest.raises(ValueError, match=r"make_mlp: expected at least two sizes, .* got \[3\]"):
         make_mlp([3], nnx.Rngs(0))
+
+
+@pytest.mark.parametrize("activation", [lambda y: y - y.mean(0), nnx.tanh])
+def test_activation_that_mixes_rows_unrolls_as_it_steps(activation):
+    layer = Dense(3, 2, nnx.Rngs(0), activation=activation)
+    xs = jnp.stack([X, 2 * X + 1])
+    stepped = [layer((), x).output for x in xs]
+    np.testing.assert_allclose(layer.unroll((), xs).output, jnp.stack(stepped), rtol=1e-5)
+
+
+def test_dense_of_a_dict_raises_suggesting_a_flattener():
+    message = r"Dense: expected an array .* got dict with entries \['a'\]; put a Flattener"
+    with pytest.raises(TypeError, match=message):
+        Dense(3, 2, nnx.Rngs(0))((), {"a": X})
+    with pytest.raises(TypeError, match=message):
+        Dense(3, 2, nnx.Rngs(0)).unroll((), {"a": X[None]})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ((0, 2, nnx.Rngs(0)), ValueError, "Dense: in_features: expected a positive int, got 0"),
+        ((3, 2.0, nnx.Rngs(0)), TypeError, "out_features: expected a positive int, got 2.0 of"),
+        ((3, 2, 0), TypeError, r"Dense: rngs: expected nnx.Rngs, got int; write nnx.Rngs\(seed\)"),
+        ((3, 2, nnx.Rngs(0), "relu"), TypeError, "'relu'; write activation=nnx.relu"),
+        ((3, 2, nnx.Rngs(0), 3), TypeError, "activation: expected a function or None, got 3"),
+    ],
+)
+def test_dense_of_bad_arguments_raises(arguments, kind, message):
+    with pytest.raises(kind, match=message):
+        Dense(*arguments)

@@ -213,3 +213,15 @@ def test_normalizer_in_float64_keeps_the_laws():
     norm = Normalizer(3)
     norm.update_statistics(rollouts((4, 5))[0])
     check_stateful_module(norm, rollouts((1, 4))[0][0], float64=True, laws=[1, 6, 7])
+
+
+@pytest.mark.parametrize("shape", [{}, [], {"a": {}}])
+def test_shape_without_any_shape_raises(shape):
+    with pytest.raises(ValueError, match="Normalizer: shape: expected at least one shape, got"):
+        Normalizer(shape)
+
+
+@pytest.mark.parametrize("shape", [-1, (2, -1)])
+def test_negative_size_raises(shape):
+    with pytest.raises(ValueError, match=r"shape\['a'\]: expected an int of at least 0, got -1"):
+        Normalizer({"a": shape})

@@ -11,6 +11,7 @@ from nnx_stateful import (
     LSTM,
     Delay,
     Dense,
+    Normalizer,
     Sequential,
     StatefulModule,
     StatefulModuleOutput,
@@ -198,7 +199,7 @@ def test_subclass_that_only_adds_methods_keeps_the_fast_unroll():
         def hello(self):
             return "hello"
 
-    class Counting(Dense):
+    class Counting(Normalizer):
         pass
 
     assert Named.unroll is LSTM.unroll
@@ -222,6 +223,54 @@ def test_write_in_call_raises_naming_module_and_variable():
     with pytest.raises(RuntimeError, match=r"Writer \(at child_modules/1\) wrote .* 'seen'"):
         net(initial_state(net, 1), jnp.ones((1, 2)))
     assert float(net[1].seen[...]) == 0.0  # and the old value is back
+
+
+class ArrayWriter(StatefulModule):
+    """Keeps its carry in plain attributes, which NNX does not tell from parameters."""
+
+    def __init__(self, name="h"):
+        self.h = jnp.zeros(())
+        self.kept = nnx.List([jnp.zeros(())])
+        self.name = name
+
+    def __call__(self, state, x, rollout_extras=None):
+        if self.name == "kept/0":
+            self.kept[0] = self.kept[0] + 1
+        else:
+            setattr(self, self.name, self.h + 1)
+        return StatefulModuleOutput(state, x + self.h, 0.0, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "verb"), [("h", "wrote"), ("kept/0", "wrote"), ("fresh", "created")]
+)
+def test_write_of_a_plain_array_raises_and_is_undone(name, verb):
+    module = ArrayWriter(name)
+    net = Sequential([module])
+    message = rf"ArrayWriter \(at child_modules/0\) {verb} its array attribute '{name}'"
+    with pytest.raises(RuntimeError, match=message):
+        net(initial_state(net, 1), jnp.ones((1, 2)))
+    with pytest.raises(RuntimeError, match=message):
+        net.unroll(initial_state(net, 1), jnp.ones((3, 1, 2)))
+    assert float(module.h) == float(module.kept[0]) == 0.0
+    assert not hasattr(module, "fresh")
+
+
+def test_error_inside_a_call_undoes_what_was_written():
+    class Failing(Writer):
+        def __init__(self):
+            super().__init__()
+            self.h = jnp.zeros(())
+
+        def __call__(self, state, x, rollout_extras=None):
+            self.seen[...] = self.seen[...] + 1
+            self.h = self.h + 1
+            raise ArithmeticError("mine")
+
+    module = Failing()
+    with pytest.raises(ArithmeticError, match="mine"):
+        module((), jnp.ones((1, 2)))
+    assert float(module.seen[...]) == float(module.h) == 0.0
 
 
 @pytest.mark.parametrize("transform", [nnx.jit, lambda call: call], ids=["jit", "eager"])

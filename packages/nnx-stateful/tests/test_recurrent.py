@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from nnx_stateful import GRU, LSTM, initial_state, reset_rows
+from nnx_stateful import GRU, LRU, LSTM, initial_state, reset_rows
 from nnx_stateful.testing import check_stateful_module
 
 XS = jnp.asarray(np.random.default_rng(0).standard_normal((6, 4, 3)), jnp.float32)
@@ -119,3 +119,25 @@ def test_another_width_raises(layer):
     module = layer(3, 5, nnx.Rngs(0))
     with pytest.raises(ValueError, match=rf"{layer.__name__}: expected an input with 3 features"):
         module(initial_state(module, 4), jnp.ones((4, 2)))
+
+
+@pytest.mark.parametrize("layer", [LSTM, GRU, LRU])
+def test_bad_constructor_arguments_and_dict_inputs_raise(layer):
+    name = layer.__name__
+    with pytest.raises(ValueError, match=f"{name}: hidden_features: expected a positive int"):
+        layer(3, 0, nnx.Rngs(0))
+    with pytest.raises(TypeError, match=f"{name}: in_features: expected a positive int"):
+        layer(3.0, 5, nnx.Rngs(0))
+    with pytest.raises(TypeError, match=f"{name}: rngs: expected nnx.Rngs, got a key"):
+        layer(3, 5, jax.random.key(0))
+    module = layer(3, 5, nnx.Rngs(0))
+    with pytest.raises(TypeError, match=f"{name}: expected an array .* put a Flattener"):
+        module(initial_state(module, 4), {"a": XS[0]})
+
+
+@pytest.mark.parametrize("layer", [LSTM, GRU])
+def test_gate_that_is_no_function_raises(layer):
+    with pytest.raises(
+        TypeError, match="gate_fn: expected a function, got 'tanh'; write gate_fn=n"
+    ):
+        layer(3, 5, nnx.Rngs(0), gate_fn="tanh")

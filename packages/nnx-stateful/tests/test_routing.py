@@ -149,3 +149,13 @@ def test_user_container_keeps_all_laws():
 
 def test_container_with_rng_streams_keeps_the_order_of_draws():
     check_stateful_module(Sequential([StreamProbe(nnx.Rngs(0)), StreamProbe(nnx.Rngs(1))]), X)
+
+
+@pytest.mark.parametrize(
+    ("state", "got"), [((), "tuple"), ({"1": ()}, r"entries \['1'\]"), (None, "NoneType")]
+)
+def test_state_without_the_child_raises_suggesting_initialize_state(state, got):
+    net = Sequential([Scale(1.0), Scale(2.0)])
+    message = rf"Sequential: expected a carry state .*, got {got} without '0'; .*initialize_state"
+    with pytest.raises(ValueError, match=message):
+        net(state, X)

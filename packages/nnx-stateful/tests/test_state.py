@@ -72,6 +72,8 @@ def test_reset_rows_passes_typed_keys_through():
         (lambda row: row.astype(int), r"dtype float32 at state, got \(4,\) and int32"),
         (lambda row: (row, row), "expected a state of structure"),
         (lambda row: None, "expected a state of structure"),
+        (lambda row: row[0].shape[0] * row, r"got IndexError \(.*for a row of shapes \(4,\)"),
+        (lambda row: jnp.zeros(row.missing), r"got AttributeError"),
     ],
 )
 def test_reset_that_changes_the_state_raises_saying_it_sees_one_row(reset, message):
@@ -90,3 +92,22 @@ def test_select_rows_keeps_trailing_axes():
 
 def test_check_same_state_accepts_equal_types():
     check_same_state(jnp.zeros(2), jnp.ones(2), "here", "nothing to do")
+
+
+def test_reset_that_fails_in_its_own_way_keeps_its_error():
+    def refuse(row):
+        raise NotImplementedError("mine")
+
+    with pytest.raises(NotImplementedError, match="mine"):
+        reset_rows(module_with(reset=refuse), jnp.ones(3), jnp.ones(3, bool))
+
+
+def test_states_of_other_structure_raise_naming_the_leaves():
+    expected, got = {"a": jnp.zeros(1), "b": jnp.zeros(1)}, {"b": jnp.zeros(1), "c": jnp.zeros(1)}
+    message = r"here: expected .* misses state\['a'\] and has extra state\['c'\]; do this"
+    with pytest.raises(ValueError, match=message):
+        check_same_state(expected, got, "here", "do this")
+    with pytest.raises(
+        ValueError, match=r"of structure PyTreeDef\(\(\*,\)\), got PyTreeDef\(\[\*\]\)"
+    ):
+        check_same_state((1.0,), [1.0], "here", "do this")

@@ -11,6 +11,7 @@ from nnx_stateful import (
     Apply,
     Dense,
     Parallel,
+    Scale,
     Sequential,
     StatefulModule,
     StatefulModuleOutput,
@@ -150,3 +151,17 @@ def test_time_axes_that_differ_raise():
 def test_no_time_axis_at_all_raises():
     with pytest.raises(ValueError, match=r"got no array at all; pass done of shape \(T, B\)"):
         Clock().unroll(initial_state(Clock(), 4), {})
+
+
+@pytest.mark.parametrize(
+    "module",
+    [Scale(2.0), Apply(jnp.tanh), CounterProbe(), LSTM(3, 3, nnx.Rngs(0))],
+    ids=["fold", "vmap", "scan", "LSTM"],
+)
+def test_done_of_another_shape_raises(module):
+    state = initial_state(module, 4)
+    with pytest.raises(ValueError, match=r"share one time axis .* got lengths \[3, 5\]"):
+        module.unroll(state, XS, DONE[:3])
+    for done in (DONE[:, :3], DONE[:, 0]):
+        with pytest.raises(ValueError, match=r"expected done of shape \(5, 4\), .* got \(5,"):
+            module.unroll(state, XS, done)

@@ -121,7 +121,7 @@ def test_key_comes_from_whatever_stream_there_is(rngs):
 
 @pytest.mark.parametrize(("rngs", "got"), [(0, "int"), (jax.random.key(0), "a key")])
 def test_something_else_than_rngs_raises(rngs, got):
-    with pytest.raises(TypeError, match=f"expected nnx.Rngs, got {got}; write nnx.Rngs"):
+    with pytest.raises(TypeError, match=f"rngs: expected nnx.Rngs, got {got}; write nnx.Rngs"):
         VariationalBottleneck(LATENT, rngs)
 
 
@@ -175,3 +175,30 @@ def test_ar1_gradient_is_finite_in_the_first_step():
 @pytest.mark.parametrize("kind", KINDS)
 def test_layer_in_float64_keeps_the_laws(kind):
     check_stateful_module(kind(LATENT, nnx.Rngs(0)), XS[0], float64=True, laws=[1, 5, 6])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"latent_size": 0}, "latent_size: expected a positive int, got 0"),
+        ({"kl_weight": -1.0}, "kl_weight: expected a finite number of at least 0, got -1.0"),
+        ({"kl_weight": float("inf")}, "kl_weight: expected a finite number of at least 0, got inf"),
+        ({"min_std": 0.0}, "min_std: expected a positive number, got 0.0"),
+    ],
+)
+def test_bad_option_raises(kind, options, message):
+    with pytest.raises(ValueError, match=f"{kind.__name__}: {message}"):
+        kind(**{"latent_size": LATENT, "rngs": nnx.Rngs(0), **options})
+
+
+def test_negative_ar1_weight_raises():
+    with pytest.raises(ValueError, match="ar1_weight: expected a finite number of at least 0"):
+        AR1VariationalBottleneck(LATENT, nnx.Rngs(0), ar1_weight=-1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dict_input_raises_suggesting_a_flattener(kind):
+    layer = kind(LATENT, nnx.Rngs(0))
+    with pytest.raises(TypeError, match=f"{kind.__name__}: expected an array .* got dict"):
+        layer(initial_state(layer, ROWS), {"a": XS[0]})

@@ -8,23 +8,31 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 from flax import nnx
 from nnx_stateful import StatefulModule, initial_state, rebuild
 
-from ._checkpoint_leaves import check_leaves, describe, empty, named_leaves, restored, storable
+from ._checkpoint_files import (
+    ARRAYS,
+    FORMAT,
+    RECORD,
+    VERSION,
+    checkpoints_in,
+    file_sizes,
+    read_arrays,
+    read_record,
+    step_of,
+)
+from ._checkpoint_leaves import check_leaves, describe, named_leaves, restored, storable
 from ._config import TrainConfig
 from ._config_json import config_to_json
 from ._env_batch import EnvBatch
 from ._episodes import EpisodeTally
 from ._optimizer import make_optimizer
 from ._types import TrainingState
-from .envs._checks import positive_int
+from ._validate import check_whole_number
 
-FORMAT = "nnx-ppo-train checkpoint"
-VERSION = 1
-_ARRAYS, _RECORD, _UNFINISHED = "arrays", "checkpoint.json", ".unfinished-"
+_UNFINISHED = ".unfinished-"
 
 
 def make_checkpoint_fn(
@@ -59,11 +67,11 @@ def make_checkpoint_fn(
     """
     folder = Path(directory).absolute()
     if keep is not None:
-        positive_int(keep, "make_checkpoint_fn: keep")
+        check_whole_number(keep, "make_checkpoint_fn: keep", at_least=1)
 
     def checkpoint_fn(state: TrainingState, step: int) -> None:
         target = folder / f"step_{step:010d}"
-        later = [path.name for path in _checkpoints(folder) if _step(path) > step]
+        later = [path.name for path in checkpoints_in(folder) if step_of(path) > step]
         if later:
             raise ValueError(
                 f"{folder}: expected no checkpoints after step {step}, found {', '.join(later)}; "
@@ -75,7 +83,7 @@ def make_checkpoint_fn(
             save_checkpoint(target, state, config)
         for leftover in folder.glob(f"{_UNFINISHED}*"):
             shutil.rmtree(leftover)
-        for old in _checkpoints(folder)[:-keep] if keep is not None else ():
+        for old in checkpoints_in(folder)[:-keep] if keep is not None else ():
             shutil.rmtree(old)
 
     return checkpoint_fn
@@ -111,8 +119,9 @@ def save_checkpoint(
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(unfinished / _ARRAYS, storable(leaves))
-    (unfinished / _RECORD).write_text(json.dumps(record, indent=1))
+        checkpointer.save(unfinished / ARRAYS, storable(leaves))
+    record["files"] = file_sizes(unfinished)
+    (unfinished / RECORD).write_text(json.dumps(record, indent=1))
     unfinished.rename(path)
 
 
@@ -137,16 +146,16 @@ def load_checkpoint(
 
     Raises:
       FileNotFoundError: if there is nothing at the path.
-      ValueError: if it is no checkpoint, or its arrays are not those that network, environment
-        and config want; the message names the first that differ.
+      ValueError: if it is no checkpoint, or a damaged one, or its arrays are not those that
+        network, environment and config want; the message names the first that differ.
     """
     path = Path(path).absolute()
-    record = _read_record(path)
+    record = read_record(path)
     graphdef, _ = nnx.split(networks)
     shapes = _shapes(networks, env, config or TrainConfig())
     named = named_leaves(shapes)
     check_leaves(path, record["leaves"], named)
-    arrays = _read_arrays(path, record["leaves"])
+    arrays = read_arrays(path, record)
     leaves = [restored(arrays[name], record["leaves"][name]) for name in named]
     tree = jax.tree.unflatten(jax.tree.structure(shapes), leaves)
     variables = tree.pop("networks")
@@ -161,21 +170,11 @@ def latest_checkpoint(directory: str | os.PathLike[str]) -> Path:
     Raises:
       FileNotFoundError: if there is none.
     """
-    found = _checkpoints(Path(directory))
+    found = checkpoints_in(Path(directory))
     if not found:
         problem = "no checkpoint in it" if Path(directory).is_dir() else "no such directory"
         raise FileNotFoundError(f"{directory}: expected a directory of checkpoints; {problem}")
     return found[-1]
-
-
-def _checkpoints(directory: Path) -> list[Path]:
-    """The complete checkpoints in a directory, oldest first."""
-    found = [path for path in directory.glob("step_*") if (path / _RECORD).is_file()]
-    return sorted((path for path in found if path.name[5:].isdigit()), key=_step)
-
-
-def _step(path: Path) -> int:
-    return int(path.name.removeprefix("step_"))
 
 
 def _tree(state: TrainingState) -> dict[str, Any]:
@@ -209,43 +208,14 @@ def _shapes(networks: StatefulModule, env: Any, config: TrainConfig) -> dict[str
     return jax.eval_shape(build, variables, jax.eval_shape(lambda: jax.random.key(0)))
 
 
-def _read_record(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: expected a checkpoint, there is nothing")
-    file = path / _RECORD
-    if not file.is_file():
-        inside = [entry.name for entry in _checkpoints(path)] if path.is_dir() else []
-        hint = f"; it is a directory of checkpoints, load {inside[-1]} in it" if inside else ""
-        raise ValueError(f"{path}: expected a checkpoint, there is no {_RECORD} in it{hint}")
-    record = json.loads(file.read_text())
-    if record.get("format") != FORMAT or record.get("version") != VERSION:
-        raise ValueError(
-            f"{file}: expected format {FORMAT!r}, version {VERSION}, got "
-            f"{record.get('format')!r}, version {record.get('version')!r}; load it with the "
-            "release of nnx-ppo-train that wrote it"
-        )
-    return record
-
-
-def _read_arrays(path: Path, leaves: dict[str, Any]) -> dict[str, np.ndarray]:
-    wanted = {}
-    for name, leaf in leaves.items():
-        array = empty(leaf)
-        if array.size:
-            wanted[name] = array
-    with ocp.StandardCheckpointer() as checkpointer:
-        found = checkpointer.restore(path / _ARRAYS, wanted)
-    return {name: found.get(name, empty(leaf)) for name, leaf in leaves.items()}
-
-
 def _check_same(path: Path, state: TrainingState) -> None:
     """Raises ValueError unless the checkpoint holds this very state."""
-    record = _read_record(path)
+    record = read_record(path)
     leaves = named_leaves(_tree(state))
     described = {name: describe(leaf) for name, leaf in leaves.items()}
     same = record["leaves"] == described and record["steps_taken"] == state.steps_taken
     if same:
-        saved = _read_arrays(path, record["leaves"])
+        saved = read_arrays(path, record)
         given = storable(leaves)
         same = all(array.tobytes() == saved[name].tobytes() for name, array in given.items())
     if not same:

@@ -30,6 +30,13 @@ def describe(leaf: Any) -> dict[str, Any]:
     return described
 
 
+def are_descriptions(leaves: Any) -> bool:
+    """Whether these are leaves by name as :func:`describe` notes them down."""
+    return isinstance(leaves, dict) and all(
+        isinstance(leaf, dict) and {"shape", "dtype"} <= leaf.keys() for leaf in leaves.values()
+    )
+
+
 def storable(leaves: dict[str, Any]) -> dict[str, np.ndarray]:
     """Plain arrays; keys as their data. Orbax stores none without elements, nor need it."""
     plain = {

@@ -1,11 +1,13 @@
-"""Configs as JSON and back."""
+"""Configs as JSON and back, and JSON files that may be damaged."""
 
 import dataclasses
 import difflib
 import enum
+import json
 import types
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 Record = TypeVar("Record")
@@ -65,6 +67,28 @@ def config_from_json(kind: type[Record], data: Any, where: str) -> Record:
     return kind(
         **{name: _value(hints[name], value, f"{where}.{name}") for name, value in data.items()}
     )
+
+
+def read_json(file: Path, remedy: str) -> dict[str, Any]:
+    """Reads a file that holds one JSON object.
+
+    Args:
+      file: the file.
+      remedy: what to do when it is damaged, for the message.
+
+    Raises:
+      ValueError: if it cannot be read, or holds something else.
+    """
+    try:
+        record = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{file}: expected a JSON object, got text that is none ({error}); {remedy}"
+        ) from error
+    if not isinstance(record, dict):
+        kind = type(record).__name__
+        raise ValueError(f"{file}: expected a JSON object, got a {kind}; {remedy}")
+    return record
 
 
 def flag_to_text(flag: enum.Flag) -> str:

@@ -7,17 +7,19 @@ from typing import Any
 
 def whole_number(config: Any, name: str, *, at_least: int, at_most: int | None = None) -> None:
     """Raises unless the field is an int (not a bool) within the bounds."""
-    value = getattr(config, name)
+    check_whole_number(getattr(config, name), _where(config, name), at_least, at_most)
+
+
+def check_whole_number(value: Any, where: str, at_least: int, at_most: int | None = None) -> None:
+    """Raises unless the value is an int (not a bool) within the bounds; ``where`` names it."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(
-            f"{_where(config, name)}: expected a whole number (a Python int), got {value!r}"
-        )
+        raise TypeError(f"{where}: expected a whole number (a Python int), got {value!r}")
     rule = f"of at least {at_least}" + ("" if at_most is None else f" and at most {at_most}")
     nearest = max(at_least, value if at_most is None else min(value, at_most))
     if value != nearest:
         raise ValueError(
-            f"{_where(config, name)}: expected a whole number {rule}, "
-            f"got {value}; the nearest legal value is {nearest}"
+            f"{where}: expected a whole number {rule}, got {value}; "
+            f"the nearest legal value is {nearest}"
         )
 
 

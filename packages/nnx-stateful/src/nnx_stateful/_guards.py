@@ -3,9 +3,11 @@
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
+import jax
+import numpy as np
 from flax import nnx
 
 _active = threading.local()
@@ -26,36 +28,58 @@ def check_signature(cls: type, call: Callable[..., Any]) -> None:
 
 @contextlib.contextmanager
 def forbid_writes(module: nnx.Module) -> Iterator[None]:
-    """Raises RuntimeError if a variable of ``module`` other than an RNG stream changes inside.
+    """Raises RuntimeError if a variable or array of ``module`` changes inside; RNG streams may.
 
     Only the outermost call looks, so the cost does not grow with the depth of the network. The
-    old values are put back before the error is raised.
+    old values are put back before this error, or any other from inside, is raised.
     """
     if getattr(_active, "watching", False):
         yield
         return
-    before = dict(_variables(module))
+    nodes = list(nnx.iter_graph(module))
+    before = dict(_values(nodes))
+    attributes = [(node, dict(vars(node))) for _, node in nodes if isinstance(node, nnx.Pytree)]
     _active.watching = True
     try:
         yield
+    except BaseException:
+        _put_back(before, attributes)
+        raise
     finally:
         _active.watching = False
-    for path, (variable, value) in _variables(module):
-        if path not in before:
-            _raise_write(module, path, "created")
-        old = before[path][1]
-        if value is not old:
-            variable.set_raw_value(old)
-            _raise_write(module, path, "wrote")
+    for path, (node, value) in _values(nnx.iter_graph(module)):
+        if path not in before or value is not before[path][1]:
+            _put_back(before, attributes)
+            verb = "wrote" if path in before else "created"
+            kind = "variable" if isinstance(node, nnx.Variable) else "array attribute"
+            _raise_write(module, path, f"{verb} its {kind}")
 
 
-def _variables(module: nnx.Module) -> Iterator[tuple[tuple[Any, ...], tuple[nnx.Variable, Any]]]:
-    for path, node in nnx.iter_graph(module):
-        if isinstance(node, nnx.Variable) and not isinstance(node, nnx.RngState):
-            yield path, (node, node.get_raw_value())
+_Path = tuple[Any, ...]
 
 
-def _raise_write(module: nnx.Module, path: tuple[Any, ...], verb: str) -> NoReturn:
+def _values(nodes: Iterable[tuple[_Path, Any]]) -> Iterator[tuple[_Path, tuple[Any, Any]]]:
+    """Yields what a call must leave alone: (path, (variable, its value)) or (path, (array, it))."""
+    for path, node in nodes:
+        if isinstance(node, nnx.Variable):
+            if not isinstance(node, nnx.RngState):
+                yield path, (node, node.get_raw_value())
+        elif isinstance(node, jax.Array | np.ndarray):
+            yield path, (node, node)
+
+
+def _put_back(
+    before: dict[_Path, tuple[Any, Any]], attributes: list[tuple[Any, dict[str, Any]]]
+) -> None:
+    for node, old in attributes:
+        vars(node).clear()
+        vars(node).update(old)
+    for node, value in before.values():
+        if isinstance(node, nnx.Variable) and node.get_raw_value() is not value:
+            node.set_raw_value(value)
+
+
+def _raise_write(module: nnx.Module, path: _Path, action: str) -> NoReturn:
     owner, *_ = [
         (parent, node)
         for parent, node in sorted(
@@ -67,9 +91,9 @@ def _raise_write(module: nnx.Module, path: tuple[Any, ...], verb: str) -> NoRetu
     where = "/".join(map(str, owner[0])) or "the network itself"
     name = "/".join(map(str, path[len(owner[0]) :]))
     raise RuntimeError(
-        f"{type(owner[1]).__name__} (at {where}) {verb} its variable {name!r} in __call__; "
+        f"{type(owner[1]).__name__} (at {where}) {action} {name!r} in __call__; "
         "expected a forward pass that writes nothing (RNG streams excepted), so that the loss "
-        "can replay the rollout. Emit the value as rollout_extras and write the variable in "
+        "can replay the rollout. Emit the value as rollout_extras and write a variable in "
         "update_statistics, or keep it in the carry state"
     )
 

@@ -89,7 +89,7 @@ class StatefulModule(nnx.Module):
           The output, with ``next_state`` of the tree, shapes and dtypes of ``state``.
 
         Raises:
-          RuntimeError: if the call wrote a variable other than an RNG stream.
+          RuntimeError: if the call wrote a variable other than an RNG stream, or an array.
         """
 
     def initialize_state(self, batch_size: int) -> PyTree:

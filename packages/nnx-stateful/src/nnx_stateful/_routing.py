@@ -146,8 +146,9 @@ class Routing:
                 "two carry states; call it once, or add a second child (it may share weights)"
             )
         extras = None if self._extras is None else self._extras[name]
+        state = self._child_state(name)
         try:
-            out = self._run(self._children[name], self._state[name], x, extras)
+            out = self._run(self._children[name], state, x, extras)
         except Exception as error:
             error.add_note(f"in child {name!r} of {self._kind}")
             raise
@@ -160,7 +161,7 @@ class Routing:
         losses = [self._per_row(name, out.regularization_loss) for name, out in outs.items()]
         return StatefulModuleOutput(
             next_state={
-                name: outs[name].next_state if name in outs else self._state[name]
+                name: outs[name].next_state if name in outs else self._child_state(name)
                 for name in self._children
             },
             output=output,
@@ -170,6 +171,18 @@ class Routing:
                 name: outs[name].rollout_extras if name in outs else None for name in self._children
             },
         )
+
+    def _child_state(self, name: str) -> PyTree:
+        try:
+            return self._state[name]
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            state = self._state
+            found = f"entries {list(state)}" if isinstance(state, Mapping) else type(state).__name__
+            raise ValueError(
+                f"{self._kind}: expected a carry state with an entry for each child, "
+                f"{list(self._children)}, got {found} without {name!r}; start from "
+                "initialize_state(batch_size) and pass on next_state"
+            ) from error
 
     def _per_row(self, name: str, loss: Any) -> Any:
         """Broadcasts a child's loss, (), (T,), (B,) or (T, B), to the leading axes."""

@@ -56,14 +56,22 @@ def reset_rows(module: Steps, state: PyTree, done: Bool[Array, "B"]) -> PyTree:
       The carry state in which the done rows are fresh and the others untouched.
 
     Raises:
-      ValueError: if ``reset_state`` changes the tree, a shape or a dtype.
+      ValueError: if ``reset_state`` fails on one row, or changes the tree, a shape or a dtype.
     """
     if not jax.tree.leaves(state):
         return state
 
     def fresh_row(row: PyTree) -> PyTree:
-        fresh = module.reset_state(row)
-        check_same_state(row, fresh, f"{type(module).__name__}.reset_state", _RESET_HINT)
+        where = f"{type(module).__name__}.reset_state"
+        try:
+            fresh = module.reset_state(row)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            shapes = jax.tree.map(jnp.shape, row)
+            raise ValueError(
+                f"{where}: expected the state of a fresh row, got {type(error).__name__} "
+                f"({error}) for a row of shapes {shapes}; {_RESET_HINT}"
+            ) from error
+        check_same_state(row, fresh, where, _RESET_HINT)
         return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), fresh, row)
 
     return select_rows(done, jax.vmap(fresh_row)(state), state)
@@ -90,9 +98,7 @@ def check_same_state(expected: PyTree, got: PyTree, where: str, hint: str) -> No
     """
     expected_tree, got_tree = jax.tree.structure(expected), jax.tree.structure(got)
     if expected_tree != got_tree:
-        raise ValueError(
-            f"{where}: expected a state of structure {expected_tree}, got {got_tree}; {hint}"
-        )
+        raise ValueError(f"{where}: {_difference(expected, got)}; {hint}")
     pairs = zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(got), strict=True)
     for (path, old), new in pairs:
         old_type, new_type = _shape_dtype(old), _shape_dtype(new)
@@ -101,6 +107,25 @@ def check_same_state(expected: PyTree, got: PyTree, where: str, hint: str) -> No
                 f"{where}: expected shape {old_type[0]} and dtype {old_type[1]} at "
                 f"{_name(path)}, got {new_type[0]} and {new_type[1]}; {hint}"
             )
+
+
+def _difference(expected: PyTree, got: PyTree) -> str:
+    """Says which leaves two trees of different structure do not share."""
+    wanted, found = (
+        [_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+        for tree in (expected, got)
+    )
+    missing = [name for name in wanted if name not in found]
+    extra = [name for name in found if name not in wanted]
+    if not missing and not extra:  # other kinds of nodes
+        return (
+            f"expected a state of structure {jax.tree.structure(expected)}, "
+            f"got {jax.tree.structure(got)}"
+        )
+    return (
+        "expected a state of structure as it went in, got one that misses "
+        f"{', '.join(missing) or 'nothing'} and has extra {', '.join(extra) or 'nothing'}"
+    )
 
 
 def _shape_dtype(leaf: Any) -> tuple[tuple[int, ...], str]:

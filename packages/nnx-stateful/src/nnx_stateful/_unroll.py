@@ -53,6 +53,7 @@ def vmap_unroll(
     """Runs all steps of a module without carry at once; each step sees just its own batch."""
     if not jax.tree.leaves((xs, rollout_extras)):
         return scan_unroll(module, state, xs, done, rollout_extras)
+    sequence_length(module, xs, done, rollout_extras)
     graphdef, variables = nnx.split(module)
 
     def step(x: PyTree, extras: PyTree) -> StatefulModuleOutput:
@@ -67,7 +68,8 @@ def fold_unroll(
     """Runs all steps of a row-wise module without carry as one batch of T * B rows."""
     if not jax.tree.leaves((xs, rollout_extras)):
         return scan_unroll(module, state, xs, done, rollout_extras)
-    steps, rows = jax.tree.leaves((xs, rollout_extras))[0].shape[:2]
+    steps = sequence_length(module, xs, done, rollout_extras)
+    rows = jax.tree.leaves((xs, rollout_extras))[0].shape[1]
 
     def unfold(leaf: Any) -> Any:
         leaf = jnp.asarray(leaf)
@@ -94,7 +96,8 @@ def sequence_length(module: Any, xs: PyTree, done: Any, rollout_extras: PyTree) 
     """Returns T, read off the first leaf that has a time axis.
 
     Raises:
-      ValueError: if nothing has a time axis, or the time axes differ.
+      ValueError: if nothing has a time axis, the time axes differ, or ``done`` is not (T, B) for
+        the B of the inputs.
     """
     lengths = {leaf.shape[0] for leaf in jax.tree.leaves((xs, done, rollout_extras))}
     if len(lengths) != 1:
@@ -104,7 +107,16 @@ def sequence_length(module: Any, xs: PyTree, done: Any, rollout_extras: PyTree) 
             f"time axis T as their first axis, got {found}; pass done of shape (T, B) where the "
             "module has no input"
         )
-    return lengths.pop()
+    length = lengths.pop()
+    if done is not None:
+        rows = {leaf.shape[1] for leaf in jax.tree.leaves(xs) if len(leaf.shape) > 1}
+        if len(done.shape) != 2 or (rows and rows != {done.shape[1]}):
+            batch = ", ".join(map(str, sorted(rows))) or "B"
+            raise ValueError(
+                f"{type(module).__name__}.unroll: expected done of shape ({length}, {batch}), the "
+                f"(T, B) of xs, got {tuple(done.shape)}; pass one entry per step and row"
+            )
+    return length
 
 
 _STEP_HINT = (

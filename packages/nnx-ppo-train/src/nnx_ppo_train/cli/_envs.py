@@ -21,14 +21,15 @@ package.module:factory is your own, found from the current folder:
 
 def list_choices(console: Console) -> int:
     """Prints what ``--env`` and ``--network`` take; returns the exit code."""
-    envs = _table("--env", "task", "observation", "action", "max. return")
+    envs = _table("--env", "task", "max. return")
     for name, description in list_envs().items():
         env = make_env(name)
         action = f"{_size(getattr(env, 'action_size', '?'))} {getattr(env, 'action_kind', '')}"
         greatest = getattr(env, "max_return", None)
         observation = _size(getattr(env, "observation_size", "?"))
         known = "unknown" if greatest is None else f"{greatest:g}"
-        envs.add_row(name, description, observation, action, known)
+        task = f"{description}\nobservation {observation}; action {action}"
+        envs.add_row(name, task, known)
     console.print(envs)
     networks = _table("--network", "what it is")
     for name, description in list_networks().items():

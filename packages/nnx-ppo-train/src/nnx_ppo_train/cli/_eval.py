@@ -7,7 +7,7 @@ from rich.table import Table
 from .._checkpoint import latest_checkpoint, load_checkpoint
 from .._evaluation import eval_rollout
 from .._keys import Purpose, key_for
-from ..envs._checks import positive_int
+from .._validate import check_whole_number
 from ._arguments import EvalArguments
 from ._errors import user_errors
 from ._resolve import make_run
@@ -29,12 +29,15 @@ def evaluate(arguments: EvalArguments, console: Console) -> int:
       UsageError: if there is no such run, no checkpoint in it, or one that does not fit.
     """
     folder = find_run_folder(arguments.run)
+    episodes, seed = arguments.episodes, arguments.seed
     with user_errors():
-        episodes = positive_int(arguments.episodes, "--episodes")
-        seed = positive_int(arguments.seed, "--seed", least=0)
+        check_whole_number(episodes, "--episodes", at_least=1)
+        check_whole_number(seed, "--seed", at_least=0)
         run = read_run_config(folder.config)
-        length = arguments.max_episode_length or run.train.eval.max_episode_length
-        positive_int(length, "--max-episode-length")
+        length = arguments.max_episode_length
+        if length is None:
+            length = run.train.eval.max_episode_length
+        check_whole_number(length, "--max-episode-length", at_least=1)
     env, network = make_run(run)
     with user_errors():
         checkpoint = latest_checkpoint(folder.checkpoints)

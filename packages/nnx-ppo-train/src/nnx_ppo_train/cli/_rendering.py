@@ -31,7 +31,7 @@ class RenderedEnv(Wrapper):
         super().__init__(env)
         if not (callable(getattr(env, "render", None)) or callable(getattr(env, "draw", None))):
             raise ValueError(
-                f"{type(env).__name__}: expected an environment with draw(ax, state) or "
+                f"{type(self.unwrapped).__name__}: expected an environment with draw(ax, state) or "
                 "render(trajectory, height, width), it has neither"
             )
 

@@ -11,7 +11,8 @@ from typing import Any
 from flax import nnx
 from nnx_stateful import StatefulModule
 
-from .._boundary import check_boundary, check_env
+from .._boundary import check_boundary
+from .._env_check import check_env
 from ..envs import make_env
 from ..presets import list_networks, make_network
 from ._errors import UsageError, user_errors

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from .._config import TrainConfig
-from .._config_json import config_from_json, config_to_json
+from .._config_json import config_from_json, config_to_json, read_json
+from .._validate import instance
 from ..presets import NetworkOptions
 
 FORMAT = "nnx-ppo run"
@@ -34,6 +35,10 @@ class RunConfig:
     net: NetworkOptions = dataclasses.field(default_factory=NetworkOptions)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     import_path: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        instance(self, "env", str, "'cartpole'")
+        instance(self, "network", str, "'graph'")
 
 
 def write_run_config(file: Path, run: RunConfig, command: list[str]) -> None:
@@ -61,7 +66,8 @@ def read_run_config(file: Path) -> RunConfig:
     if record.get("format") != FORMAT or record.get("version") != VERSION:
         raise ValueError(
             f"{file}: expected format {FORMAT!r}, version {VERSION}, got "
-            f"{record.get('format')!r}, version {record.get('version')!r}"
+            f"{record.get('format')!r}, version {record.get('version')!r}; use the "
+            "release of nnx-ppo-train that wrote it"
         )
     names = {field.name for field in dataclasses.fields(RunConfig)}
     return config_from_json(
@@ -75,10 +81,7 @@ def update_run_config(file: Path, run: RunConfig) -> None:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    try:
-        return json.loads(file.read_text())
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{file}: expected JSON: {error}") from error
+    return read_json(file, "restore it from a copy, or train anew into another folder")
 
 
 def _write(file: Path, record: dict[str, Any]) -> None:

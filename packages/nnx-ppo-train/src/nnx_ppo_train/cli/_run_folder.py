@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import os
 import re
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def new_run_folder(path: Path | None, env: str, network: str, seed: int) -> RunF
             if not path.exists():
                 break
             path = path.with_name(f"{path.name.removesuffix(f'-{count - 1}')}-{count}")
-    if path.exists():
+    if os.path.exists(path):  # unlike Path.exists, False where one may not look
         folder = RunFolder(path)
         remedy = f"go on with it by `nnx-ppo resume {folder.name}`, or choose another --run-dir"
         if not folder.config.is_file():

@@ -9,17 +9,8 @@ from ._errors import UsageError, user_errors
 from ._recommended import recommended
 from ._resolve import make_run
 from ._run_config import RunConfig, write_run_config
-from ._run_folder import new_run_folder
+from ._run_folder import RunFolder, new_run_folder
 from ._session import Session
-
-_NO_EFFECT = {
-    "graph": ("hidden_layers", "actor_obs", "critic_obs"),
-    "mlp": ("delay",),
-    "lstm": ("delay", "hidden_layers"),
-    "gru": ("delay", "hidden_layers"),
-    "lru": ("delay", "hidden_layers"),
-}
-"""Options that a built-in network has no use for: to set one is a mistake."""
 
 
 def train(arguments: TrainArguments, console: Console, command: list[str]) -> int:
@@ -45,7 +36,7 @@ def train(arguments: TrainArguments, console: Console, command: list[str]) -> in
     )
     folder = new_run_folder(arguments.run_dir, run.env, run.network, config.seed)
     env, network = make_run(run)
-    folder.path.mkdir(parents=True)
+    _make(folder)
     write_run_config(folder.config, run, command)
     session = Session(console, folder, run, env, network)
     session.say(
@@ -58,11 +49,25 @@ def train(arguments: TrainArguments, console: Console, command: list[str]) -> in
 
 
 def _check_network_options(arguments: TrainArguments) -> None:
-    """Raises UsageError where an option is set that the network has no use for."""
+    """Raises UsageError where an option is set for a network of the user's own."""
+    if ":" not in arguments.network:
+        return  # make_network knows what its networks have no use for
     usual = recommended(arguments.env, arguments.network)[1]
-    own = ":" in arguments.network
-    for name in vars(usual) if own else _NO_EFFECT.get(arguments.network, ()):
-        if getattr(arguments.net, name) != getattr(usual, name):
-            flag = f"--net.{name.replace('_', '-')}"
-            remedy = "set it in its factory" if own else "leave it out, or choose another network"
-            raise UsageError(f"{flag}: {arguments.network!r} has no use for it; {remedy}")
+    for name, value in vars(usual).items():
+        given = getattr(arguments.net, name)
+        if given != value:
+            raise UsageError(
+                f"--net.{name.replace('_', '-')}: {arguments.network!r} has no use for it, "
+                f"expected {value!r} (the default), got {given!r}; set it in its factory"
+            )
+
+
+def _make(folder: RunFolder) -> None:
+    """Makes the run folder."""
+    try:
+        folder.path.mkdir(parents=True)
+    except OSError as error:
+        raise UsageError(
+            f"--run-dir {folder.path}: expected a folder that can be made, got "
+            f"{error.strerror!r}; choose another --run-dir"
+        ) from error

@@ -1,5 +1,6 @@
 """The table of presets. A new one is a file and a row here."""
 
+import dataclasses
 import difflib
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,15 @@ NETWORKS: dict[str, tuple[Preset, str]] = {
     "lru": (lru_network, "dense layer, linear recurrent unit, heads"),
 }
 
+NO_EFFECT = {
+    "graph": ("hidden_layers",),
+    "mlp": ("delay",),
+    "lstm": ("delay", "hidden_layers"),
+    "gru": ("delay", "hidden_layers"),
+    "lru": ("delay", "hidden_layers"),
+}
+"""Options that a preset has no use for: to set one is a mistake."""
+
 
 def list_networks() -> dict[str, str]:
     """Returns the one-line description of every preset by name."""
@@ -43,7 +53,8 @@ def make_network(
       A network whose output is a PPONetworkOutput.
 
     Raises:
-      ValueError: if there is no such preset; the message has the nearest names.
+      ValueError: if there is no such preset; the message has the nearest names. Or if an option
+        is set that the preset has no use for.
 
     Example:
       >>> from nnx_ppo_train.envs import make_env
@@ -57,4 +68,13 @@ def make_network(
         raise ValueError(
             f"make_network: no network is called {name!r}.{hint} There are {', '.join(NETWORKS)}."
         )
-    return NETWORKS[name][0](env, rngs, options or NetworkOptions())
+    options = options or NetworkOptions()
+    for field in dataclasses.fields(options):
+        given = getattr(options, field.name)
+        if field.name in NO_EFFECT[name] and given != field.default:
+            raise ValueError(
+                f"NetworkOptions.{field.name}: {name!r} has no use for it, expected "
+                f"{field.default!r} (the default), got {given!r}; leave it out, or choose another "
+                "network"
+            )
+    return NETWORKS[name][0](env, rngs, options)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from .._output import PyTree
+from .._validate import check_int
 from ._stateless import Stateless
 
 
@@ -18,7 +19,7 @@ class Flattener(Stateless):
 
     Raises:
       ValueError: if ``preserve_levels`` is negative, or the input has no arrays.
-      TypeError: on call, if a level to keep is an array already.
+      TypeError: if ``preserve_levels`` is no int; on call, if a level to keep is an array already.
 
     Example:
       >>> import jax.numpy as jnp
@@ -30,10 +31,7 @@ class Flattener(Stateless):
     """
 
     def __init__(self, preserve_levels: int = 0):
-        if preserve_levels < 0:
-            raise ValueError(
-                f"Flattener: expected preserve_levels of at least 0, got {preserve_levels}"
-            )
+        check_int("Flattener", "preserve_levels", preserve_levels, minimum=0)
         self.preserve_levels = preserve_levels
 
     def transform(self, x: PyTree) -> PyTree:
@@ -49,7 +47,8 @@ def _flatten(x: PyTree, levels: int) -> PyTree:
     if isinstance(x, Mapping):
         return {key: _flatten(value, levels - 1) for key, value in x.items()}
     if isinstance(x, list | tuple):
-        return type(x)(_flatten(value, levels - 1) for value in x)
+        entries = [_flatten(value, levels - 1) for value in x]
+        return type(x)(*entries) if hasattr(x, "_fields") else type(x)(entries)
     raise TypeError(
         f"Flattener: expected {levels} more level(s) of dict, list or tuple to keep, got "
         f"{type(x).__name__}; lower preserve_levels"

@@ -3,6 +3,7 @@
 import jax
 
 from .._output import PyTree
+from .._validate import check_number
 from ._stateless import Stateless
 
 
@@ -10,7 +11,11 @@ class Scale(Stateless):
     """Multiplies every array of the input by a fixed factor.
 
     Args:
-      factor: the factor.
+      factor: the factor, finite.
+
+    Raises:
+      TypeError: if ``factor`` is no number.
+      ValueError: if it is not finite.
 
     Example:
       >>> import jax.numpy as jnp
@@ -19,6 +24,7 @@ class Scale(Stateless):
     """
 
     def __init__(self, factor: float):
+        check_number("Scale", "factor", factor)
         self.factor = float(factor)
 
     def transform(self, x: PyTree) -> PyTree:

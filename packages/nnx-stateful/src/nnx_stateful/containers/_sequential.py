@@ -1,6 +1,6 @@
 """Sequential: one child after the other."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from .._output import PyTree
 from .._protocol import StatefulModule
@@ -12,6 +12,7 @@ class Sequential(Container):
 
     Args:
       layers: the children in order, at least one.
+      *more: refused: the children come as one list.
 
     Raises:
       TypeError: if ``layers`` is not a sequence of stateful modules.
@@ -27,11 +28,21 @@ class Sequential(Container):
       (4, 2)
     """
 
-    def __init__(self, layers: Sequence[StatefulModule]):
+    def __init__(self, layers: Iterable[StatefulModule], *more: StatefulModule):
+        if more:
+            raise TypeError(
+                f"Sequential: expected one list of modules, got {1 + len(more)} arguments; "
+                "write Sequential([first, second, ...])"
+            )
         if isinstance(layers, StatefulModule):
             raise TypeError(
                 f"Sequential: expected a list of modules, got one {type(layers).__name__}; "
                 "write Sequential([module])"
+            )
+        if isinstance(layers, Mapping) or not isinstance(layers, Iterable):
+            raise TypeError(
+                f"Sequential: expected a list of modules, got {type(layers).__name__}; "
+                "write Sequential([first, second, ...])"
             )
         super().__init__({str(index): layer for index, layer in enumerate(layers)})
 

@@ -1,6 +1,7 @@
 """Splitter: names for slices of the feature axis."""
 
 from .._output import PyTree
+from .._validate import check_int
 from ._stateless import Stateless
 
 
@@ -13,7 +14,8 @@ class Splitter(Stateless):
       **sizes: width of each slice, positive.
 
     Raises:
-      ValueError: if there are no slices, a size is not a positive int, or (on call) the input is
+      TypeError: if a size is no int.
+      ValueError: if there are no slices, a size is not positive, or (on call) the input is
         narrower than the sizes together.
 
     Example:
@@ -28,10 +30,7 @@ class Splitter(Stateless):
         if not sizes:
             raise ValueError("Splitter: expected at least one named size, got none")
         for name, size in sizes.items():
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise ValueError(
-                    f"Splitter: size of {name!r}: expected a positive int, got {size!r}"
-                )
+            check_int("Splitter", f"size of {name!r}", size)
         self.sizes = tuple(sizes.items())
 
     def transform(self, x: PyTree) -> PyTree:

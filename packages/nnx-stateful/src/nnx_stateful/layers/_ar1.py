@@ -11,8 +11,9 @@ from .._noise import noise_state
 from .._output import PyTree, StatefulModuleOutput
 from .._state import reset_rows
 from .._unroll import sequence_length
+from ._inputs import check_features
 from ._stochastic import StochasticModule
-from ._variational import kl_to_standard_normal, split_latent
+from ._variational import check_latent, kl_to_standard_normal, split_latent
 
 
 class AR1VariationalBottleneck(StochasticModule):
@@ -33,7 +34,9 @@ class AR1VariationalBottleneck(StochasticModule):
         the previous z counts as a constant.
 
     Raises:
-      ValueError: on call, if the input does not have 2 * latent_size features.
+      TypeError: if an argument is of another kind; on call, if the input is no array.
+      ValueError: if the size is not positive, a weight is negative, or ``min_std`` is not
+        positive; on call, if the input does not have 2 * latent_size features.
 
     Example:
       >>> import jax.numpy as jnp
@@ -54,6 +57,7 @@ class AR1VariationalBottleneck(StochasticModule):
         backprop_through_time: bool = True,
     ):
         super().__init__(rngs)
+        check_latent(self, latent_size, min_std, kl_weight=kl_weight, ar1_weight=ar1_weight)
         self.latent_size = latent_size
         self.kl_weight = kl_weight
         self.min_std = min_std
@@ -77,6 +81,7 @@ class AR1VariationalBottleneck(StochasticModule):
     def __call__(
         self, state: dict[str, Any], x: Float[Array, "B doubled"], rollout_extras: PyTree = None
     ) -> StatefulModuleOutput:
+        check_features(self, x, 2 * self.latent_size)
         noise, last_z = state["noise"], state["last_z"]
         eps = self.normal(noise, (self.latent_size,), rollout_extras, dtype=x.dtype)
         out = self._forward(x, eps, lambda z: (last_z, state["has_last"]))
@@ -90,6 +95,7 @@ class AR1VariationalBottleneck(StochasticModule):
         rollout_extras: PyTree = None,
     ) -> StatefulModuleOutput:
         steps = sequence_length(self, xs, done, rollout_extras)
+        check_features(self, xs, 2 * self.latent_size)
         noise, last_z = state["noise"], state["last_z"]
         eps = self.normal(noise, (self.latent_size,), rollout_extras, steps, xs.dtype)
 
@@ -105,7 +111,7 @@ class AR1VariationalBottleneck(StochasticModule):
 
     def _forward(self, x: Array, eps: Array, previous: Any) -> StatefulModuleOutput:
         """Computes everything but the next state; ``previous(z)`` gives last z and whether."""
-        mu, sigma = split_latent(self, x, self.latent_size, self.min_std)
+        mu, sigma = split_latent(x, self.min_std)
         z = mu + sigma * eps
         last_z, has_last = previous(z)
         if not self.backprop_through_time:

@@ -14,6 +14,7 @@ from .._ring import (
     ring_write_sequence,
 )
 from .._unroll import sequence_length
+from .._validate import check_number
 from ._inputs import canonical, match_input
 
 
@@ -30,8 +31,8 @@ class Delay(StatefulModule):
       initial_value: what fills the buffer at the start of an episode.
 
     Raises:
-      TypeError: if ``k_steps`` is not an int.
-      ValueError: if ``k_steps`` is below 1, if the sample has no arrays, if an integer or bool
+      TypeError: if ``k_steps`` is not an int or ``initial_value`` not a number.
+      ValueError: if ``k_steps`` is below 1, if ``initial_value`` is not finite, if the sample has no arrays, if an integer or bool
         leaf cannot hold ``initial_value``, or (on call) if the input's tree, a shape or a dtype
         is not that of the sample.
 
@@ -50,6 +51,7 @@ class Delay(StatefulModule):
                 f"Delay: k_steps: expected at least 1, got {k_steps}; leave the layer out for "
                 "no delay"
             )
+        check_number("Delay", "initial_value", initial_value)
         self.k_steps = k_steps
         self.initial_value = initial_value
         sample = jax.eval_shape(lambda tree: tree, canonical(sample_input))

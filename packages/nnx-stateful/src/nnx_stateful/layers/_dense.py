@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
+from .._validate import check_function, check_int, check_rngs
 from ._inputs import check_features
 
 
@@ -18,14 +19,16 @@ class Dense(StatefulModule):
       in_features: number of input features.
       out_features: number of output features.
       rngs: the source of the initial parameters.
-      activation: applied once, to the result of the linear map; None for a linear layer.
+      activation: applied once, to the result of the linear map; None for a linear layer. It sees
+        one batch, (B, out_features), also in a sequence, so it need not be row-wise.
       **linear_kwargs: passed on to ``nnx.Linear``: kernel_init, bias_init, use_bias, dtype, ...
 
     Attributes:
       linear: the ``nnx.Linear`` that holds the parameters.
 
     Raises:
-      ValueError: on call, if the input has another number of features.
+      TypeError: if an argument is of another kind; on call, if the input is no array.
+      ValueError: if a size is not positive; on call, if the input has another number of features.
 
     Example:
       >>> import jax.numpy as jnp
@@ -37,8 +40,6 @@ class Dense(StatefulModule):
       ((3, 2), (2,))
     """
 
-    folds_time = True
-
     def __init__(
         self,
         in_features: int,
@@ -47,6 +48,10 @@ class Dense(StatefulModule):
         activation: Callable[[Array], Array] | None = None,
         **linear_kwargs: Any,
     ):
+        check_int("Dense", "in_features", in_features)
+        check_int("Dense", "out_features", out_features)
+        check_rngs("Dense", rngs)
+        check_function("Dense", "activation", activation, optional=True)
         self.in_features = in_features
         self.out_features = out_features
         self.linear = nnx.Linear(in_features, out_features, rngs=rngs, **linear_kwargs)

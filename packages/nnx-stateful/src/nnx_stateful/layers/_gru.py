@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from .._validate import check_function, check_int, check_rngs
 from ._recurrent import (
     BIAS_INIT,
     KERNEL_INIT,
@@ -41,7 +42,8 @@ class GRU(RecurrentLayer):
       bias_init: initialiser of each gate's bias (H,).
 
     Raises:
-      ValueError: on call, if the input has another number of features.
+      TypeError: if an argument is of another kind; on call, if the input is no array.
+      ValueError: if a size is not positive; on call, if the input has another number of features.
 
     Example:
       >>> import jax.numpy as jnp
@@ -63,6 +65,11 @@ class GRU(RecurrentLayer):
         recurrent_kernel_init: Initializer = RECURRENT_INIT,
         bias_init: Initializer = BIAS_INIT,
     ):
+        check_int("GRU", "in_features", in_features)
+        check_int("GRU", "hidden_features", hidden_features)
+        check_rngs("GRU", rngs)
+        check_function("GRU", "gate_fn", gate_fn)
+        check_function("GRU", "activation_fn", activation_fn)
         self.in_features = in_features
         self.hidden_features = hidden_features
         self.gate_fn = gate_fn

@@ -10,7 +10,14 @@ from .._output import PyTree
 
 
 def check_features(module: Any, x: Array, features: int) -> None:
-    """Raises ValueError unless the last axis of ``x`` has ``features`` entries."""
+    """Raises TypeError unless ``x`` is an array, ValueError unless it has ``features`` features."""
+    if not hasattr(x, "ndim"):
+        entries = f" with entries {sorted(map(str, x))}" if isinstance(x, Mapping) else ""
+        raise TypeError(
+            f"{type(module).__name__}: expected an array with {features} features (..., "
+            f"{features}), got {type(x).__name__}{entries}; put a Flattener() before it, or pick "
+            "an entry with a Filter or a Map"
+        )
     if x.ndim < 1 or x.shape[-1] != features:
         raise ValueError(
             f"{type(module).__name__}: expected an input with {features} features (..., "

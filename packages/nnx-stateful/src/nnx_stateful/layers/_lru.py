@@ -11,6 +11,7 @@ from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
 from .._state import reset_rows
 from .._unroll import sequence_length
+from .._validate import check_int, check_rngs
 from ._inputs import check_features
 
 Carry = tuple[Float[Array, "*B N"], Float[Array, "*B N"]]
@@ -42,7 +43,8 @@ class LRU(StatefulModule):
       max_phase: largest initial phase of lambda, in radians per step.
 
     Raises:
-      ValueError: unless 0 <= r_min < r_max <= 1 and 0 < max_phase <= 2 pi; on call, if the input
+      TypeError: if an argument is of another kind; on call, if the input is no array.
+      ValueError: if a size is not positive; unless 0 <= r_min < r_max <= 1 and 0 < max_phase <= 2 pi; on call, if the input
         has another number of features.
 
     Example:
@@ -64,6 +66,10 @@ class LRU(StatefulModule):
         r_max: float = 1.0,
         max_phase: float = 2 * math.pi,
     ):
+        check_int("LRU", "in_features", in_features)
+        check_int("LRU", "hidden_features", hidden_features)
+        check_int("LRU", "out_features", hidden_features if out_features is None else out_features)
+        check_rngs("LRU", rngs)
         if not 0 <= r_min < r_max <= 1:
             raise ValueError(
                 f"LRU: expected 0 <= r_min < r_max <= 1, got r_min={r_min}, r_max={r_max}"

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from .._validate import check_function, check_int, check_rngs
 from ._recurrent import (
     BIAS_INIT,
     KERNEL_INIT,
@@ -42,7 +43,8 @@ class LSTM(RecurrentLayer):
         ``initial_h``, that start at zero.
 
     Raises:
-      ValueError: on call, if the input has another number of features.
+      TypeError: if an argument is of another kind; on call, if the input is no array.
+      ValueError: if a size is not positive; on call, if the input has another number of features.
 
     Example:
       >>> import jax.numpy as jnp
@@ -66,6 +68,11 @@ class LSTM(RecurrentLayer):
         bias_init: Initializer = BIAS_INIT,
         trainable_initial_state: bool = False,
     ):
+        check_int("LSTM", "in_features", in_features)
+        check_int("LSTM", "hidden_features", hidden_features)
+        check_rngs("LSTM", rngs)
+        check_function("LSTM", "gate_fn", gate_fn)
+        check_function("LSTM", "activation_fn", activation_fn)
         self.in_features = in_features
         self.hidden_features = hidden_features
         self.gate_fn = gate_fn

@@ -12,6 +12,7 @@ from jaxtyping import Array
 from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
 from .._statistics import counted_steps
+from .._validate import check_int, check_number
 from ._inputs import match_input
 from ._welford import add_to_count, count_as_float, merge_moments
 
@@ -45,8 +46,8 @@ class Normalizer(StatefulModule):
         up to 2**64. See :attr:`sample_count`.
 
     Raises:
-      TypeError: if ``shape`` holds something other than ints.
-      ValueError: if an option is not positive; on call, if the input differs from ``shape`` (the
+      TypeError: if ``shape`` holds something other than ints, or an option is no number.
+      ValueError: if ``shape`` holds no shape or a negative size; if an option is not positive; on call, if the input differs from ``shape`` (the
         message names the path and both shapes).
 
     Example:
@@ -69,12 +70,18 @@ class Normalizer(StatefulModule):
         initial_std: float = 10.0,
     ):
         for name, value in {"clip": clip, "epsilon": epsilon, "initial_std": initial_std}.items():
-            if value is not None and not value > 0:
-                raise ValueError(f"Normalizer: {name}: expected a positive number, got {value}")
+            if name != "clip" or value is not None:
+                check_number("Normalizer", name, value, "positive")
+        zeros = _zeros(shape, "shape")
+        if not jax.tree.leaves(zeros):
+            raise ValueError(
+                f"Normalizer: shape: expected at least one shape, got {shape!r}; name the entries "
+                "of the input, as in Normalizer({'pose': 3})"
+            )
         self.clip = clip
         self.epsilon = epsilon
         self.initial_std = initial_std
-        self.mean = NormalizerStatistics(_zeros(shape, "shape"))
+        self.mean = NormalizerStatistics(zeros)
         self.M2 = NormalizerStatistics(_zeros(shape, "shape"))
         self.counter = NormalizerStatistics(jnp.zeros(2, jnp.uint32))
 
@@ -121,8 +128,10 @@ class Normalizer(StatefulModule):
 def _zeros(shape: Shape, path: str) -> PyTree:
     """Makes zeros of every shape in a shape tree."""
     if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
-        return jnp.zeros(int(shape), jnp.float32)
+        shape = (int(shape),)
     if isinstance(shape, tuple) and all(isinstance(size, int | np.integer) for size in shape):
+        for size in shape:
+            check_int("Normalizer", path, size, minimum=0)
         return jnp.zeros(shape, jnp.float32)
     if isinstance(shape, Mapping):
         return {key: _zeros(value, f"{path}[{key!r}]") for key, value in shape.items()}

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Key
@@ -10,6 +9,7 @@ from jaxtyping import Array, Float, Key
 from .._noise import NoiseKey, NoiseState, draw_normal, noise_state
 from .._output import PyTree
 from .._protocol import StatefulModule
+from .._validate import check_rngs
 
 
 class StochasticModule(StatefulModule):
@@ -40,6 +40,7 @@ class StochasticModule(StatefulModule):
     """
 
     def __init__(self, rngs: nnx.Rngs | nnx.RngStream):
+        check_rngs(type(self).__name__, rngs, stream_allowed=True)
         self.noise_key = NoiseKey(_take_key(rngs))
         self.deterministic = False
 
@@ -82,8 +83,4 @@ class StochasticModule(StatefulModule):
 def _take_key(rngs: nnx.Rngs | nnx.RngStream) -> Key[Array, ""]:
     if isinstance(rngs, nnx.RngStream):
         return rngs()
-    if isinstance(rngs, nnx.Rngs):
-        return rngs.noise() if "noise" in rngs or "default" in rngs else rngs.params()
-    if isinstance(rngs, jax.Array):
-        raise TypeError("expected nnx.Rngs, got a key; write nnx.Rngs(key)")
-    raise TypeError(f"expected nnx.Rngs, got {type(rngs).__name__}; write nnx.Rngs(seed)")
+    return rngs.noise() if "noise" in rngs or "default" in rngs else rngs.params()

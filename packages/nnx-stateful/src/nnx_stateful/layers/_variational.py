@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 from .._noise import NoiseState
 from .._output import PyTree, StatefulModuleOutput
 from .._unroll import sequence_length
+from .._validate import check_int, check_number
 from ._inputs import check_features
 from ._stochastic import StochasticModule
 
@@ -27,7 +28,9 @@ class VariationalBottleneck(StochasticModule):
       min_std: smallest sigma, which keeps the logarithm finite.
 
     Raises:
-      ValueError: on call, if the input does not have 2 * latent_size features.
+      TypeError: if an argument is of another kind; on call, if the input is no array.
+      ValueError: if the size is not positive, a weight is negative, or ``min_std`` is not
+        positive; on call, if the input does not have 2 * latent_size features.
 
     References:
       Alemi et al., Deep variational information bottleneck, 2017.
@@ -49,6 +52,7 @@ class VariationalBottleneck(StochasticModule):
         min_std: float = 1e-6,
     ):
         super().__init__(rngs)
+        check_latent(self, latent_size, min_std, kl_weight=kl_weight)
         self.latent_size = latent_size
         self.kl_weight = kl_weight
         self.min_std = min_std
@@ -56,6 +60,7 @@ class VariationalBottleneck(StochasticModule):
     def __call__(
         self, state: NoiseState, x: Float[Array, "B doubled"], rollout_extras: PyTree = None
     ) -> StatefulModuleOutput:
+        check_features(self, x, 2 * self.latent_size)
         eps = self.normal(state, (self.latent_size,), rollout_extras, dtype=x.dtype)
         return self._forward(x, eps).replace(next_state=state.advance())
 
@@ -67,11 +72,12 @@ class VariationalBottleneck(StochasticModule):
         rollout_extras: PyTree = None,
     ) -> StatefulModuleOutput:
         steps = sequence_length(self, xs, done, rollout_extras)
+        check_features(self, xs, 2 * self.latent_size)
         eps = self.normal(state, (self.latent_size,), rollout_extras, steps, xs.dtype)
         return self._forward(xs, eps).replace(next_state=state.advance(steps))
 
     def _forward(self, x: Array, eps: Array) -> StatefulModuleOutput:
-        mu, sigma = split_latent(self, x, self.latent_size, self.min_std)
+        mu, sigma = split_latent(x, self.min_std)
         kl = kl_to_standard_normal(mu, sigma)
         return StatefulModuleOutput(
             next_state=None,
@@ -82,11 +88,21 @@ class VariationalBottleneck(StochasticModule):
         )
 
 
+def check_latent(
+    module: StochasticModule, latent_size: int, min_std: float, **weights: float
+) -> None:
+    """Raises unless the size and min_std are positive and the weights are not negative."""
+    kind = type(module).__name__
+    check_int(kind, "latent_size", latent_size)
+    check_number(kind, "min_std", min_std, "positive")
+    for name, weight in weights.items():
+        check_number(kind, name, weight, "nonnegative")
+
+
 def split_latent(
-    module: StochasticModule, x: Float[Array, "*lead doubled"], latent_size: int, min_std: float
+    x: Float[Array, "*lead doubled"], min_std: float
 ) -> tuple[Float[Array, "*lead L"], Float[Array, "*lead L"]]:
     """Cuts the input into mu and sigma = softplus(raw) + min_std."""
-    check_features(module, x, 2 * latent_size)
     mu, raw = jnp.split(x, 2, axis=-1)
     return mu, jax.nn.softplus(raw) + min_std
 

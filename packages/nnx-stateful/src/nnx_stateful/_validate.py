@@ -1,0 +1,78 @@
+"""Checks on what constructors are given."""
+
+import math
+import numbers
+from typing import Any
+
+import jax
+import numpy as np
+from flax import nnx
+
+
+def check_int(kind: str, name: str, value: Any, minimum: int = 1) -> None:
+    """Raises unless ``value`` is an int of at least ``minimum``.
+
+    Raises:
+      TypeError: if it is no int.
+      ValueError: if it is smaller.
+    """
+    expected = "a positive int" if minimum == 1 else f"an int of at least {minimum}"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise TypeError(
+            f"{kind}: {name}: expected {expected}, got {value!r} of type {type(value).__name__}"
+        )
+    if value < minimum:
+        raise ValueError(f"{kind}: {name}: expected {expected}, got {value!r}")
+
+
+def check_number(kind: str, name: str, value: Any, sign: str = "any") -> None:
+    """Raises unless ``value`` is a finite number; a traced one is taken on trust.
+
+    Args:
+      kind: name of the module.
+      name: name of the argument.
+      value: what was given.
+      sign: "any", "nonnegative" or "positive".
+
+    Raises:
+      TypeError: if it is no number.
+      ValueError: if it is not finite, or of another sign.
+    """
+    expected = {"any": "a finite number", "nonnegative": "a finite number of at least 0"}.get(
+        sign, "a positive number"
+    )
+    scalar = isinstance(value, jax.Array | np.ndarray) and value.shape == ()
+    if not (scalar or isinstance(value, numbers.Real)):
+        raise TypeError(
+            f"{kind}: {name}: expected {expected}, got {value!r} of type {type(value).__name__}"
+        )
+    if isinstance(value, jax.core.Tracer):
+        return
+    number = float(value)
+    in_range = {"any": True, "nonnegative": number >= 0}.get(sign, number > 0)
+    if not (math.isfinite(number) and in_range):
+        raise ValueError(
+            f"{kind}: {name}: expected {expected}, got {value}; pass one that is finite and in range"
+        )
+
+
+def check_rngs(kind: str, rngs: Any, stream_allowed: bool = False) -> None:
+    """Raises TypeError unless ``rngs`` is an ``nnx.Rngs`` (or a stream, where one will do)."""
+    if isinstance(rngs, nnx.Rngs) or (stream_allowed and isinstance(rngs, nnx.RngStream)):
+        return
+    if isinstance(rngs, jax.Array):
+        raise TypeError(f"{kind}: rngs: expected nnx.Rngs, got a key; write nnx.Rngs(key)")
+    raise TypeError(
+        f"{kind}: rngs: expected nnx.Rngs, got {type(rngs).__name__}; write nnx.Rngs(seed)"
+    )
+
+
+def check_function(kind: str, name: str, value: Any, optional: bool = False) -> None:
+    """Raises TypeError unless ``value`` can be called (or is None, where that is an option)."""
+    if callable(value) or (optional and value is None):
+        return
+    known = isinstance(value, str) and callable(getattr(nnx, value, None))
+    raise TypeError(
+        f"{kind}: {name}: expected a function{' or None' if optional else ''}, got {value!r}; "
+        f"write {name}={f'nnx.{value}' if known else 'nnx.relu, or another function of arrays'}"
+    )
