@@ -18,6 +18,7 @@ from nnx_ppo_train import (
     make_env,
     train_ppo,
 )
+from nnx_ppo_train.presets import make_mlp_actor_critic, make_network
 
 from ._networks import RandomEnds, make
 
@@ -108,6 +109,15 @@ def test_resumed_training_equals_uninterrupted_training():
     assert second.total_steps == 192
     assert second.total_iterations == 2
     assert_same(whole, other)
+
+
+@pytest.mark.parametrize(("truncation", "counted"), [("bootstrap", 160), ("mask", 144)])
+def test_masked_truncations_leave_the_statistics(truncation, counted):
+    env = make_env("limit-reward", limit=10)
+    network = make_mlp_actor_critic(env.observation_size, env.action_size, nnx.Rngs(0))
+    ppo = PPOConfig(n_envs=8, rollout_length=20, total_steps=160, truncation=truncation)
+    train_ppo(env, network, TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False)))
+    assert network[0].sample_count == counted
 
 
 @pytest.mark.parametrize(
@@ -242,8 +252,6 @@ def test_all_logging_levels_give_finite_scalars():
 
 
 def test_many_rewards_and_actions_train_together():
-    from nnx_ppo_train.presets import make_network
-
     env = make_env("body-chain")
     network = make_network("mlp", env, nnx.Rngs(0))
     logs = []

@@ -250,7 +250,7 @@ def test_write_of_a_plain_array_raises_and_is_undone(name, verb):
     message = rf"ArrayWriter \(at child_modules/0\) {verb} its array attribute '{name}'"
     with pytest.raises(RuntimeError, match=message):
         net(initial_state(net, 1), jnp.ones((1, 2)))
-    with pytest.raises(RuntimeError, match=message):
+    with pytest.raises(RuntimeError, match=rf"ArrayWriter .* {verb} its array attribute '{name}'"):
         net.unroll(initial_state(net, 1), jnp.ones((3, 1, 2)))
     assert float(module.h) == float(module.kept[0]) == 0.0
     assert not hasattr(module, "fresh")

@@ -48,7 +48,7 @@ def read_record(path: Path) -> dict[str, Any]:
             f"{record.get('format')!r}, version {record.get('version')!r}; load it with the "
             "release of nnx-ppo-train that wrote it"
         )
-    whole = isinstance(record.get("steps_taken"), int) and isinstance(record.get("files"), dict)
+    whole = isinstance(record.get("steps_taken"), int) and isinstance(record.get("files", {}), dict)
     if not whole or not are_descriptions(record.get("leaves")):
         raise ValueError(
             f"{file}: expected the entries leaves, files and steps_taken as they were written, "
@@ -83,7 +83,7 @@ def read_arrays(path: Path, record: dict[str, Any]) -> dict[str, np.ndarray]:
         if array.size:
             wanted[name] = array
     try:
-        _check_files(path, record["files"])
+        _check_files(path, record.get("files", {}))  # none in early checkpoints
         with ocp.StandardCheckpointer() as checkpointer:
             found = checkpointer.restore(path / ARRAYS, wanted)
     except (KeyError, OSError, TypeError, ValueError) as error:

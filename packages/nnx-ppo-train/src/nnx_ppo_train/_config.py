@@ -62,7 +62,8 @@ class PPOConfig:
       logging_level: groups of metrics to compute.
       logging_percentiles: report distributions by these percentiles, or None for mean and std.
       truncation: what a time limit means. "bootstrap": the return goes on with the value of the
-        last observation. "mask": the truncated step leaves losses and advantage statistics.
+        last observation. "mask": the truncated step leaves the losses, the advantage statistics and
+        the running statistics.
       env_resets: "pool": fresh states are made for all environments at once when needed and
         handed out one by one. "fresh": a reset of all environments at every step in which an
         episode ends.

@@ -83,7 +83,11 @@ def _raise_write(module: nnx.Module, path: _Path, action: str) -> NoReturn:
     owner, *_ = [
         (parent, node)
         for parent, node in sorted(
-            (p for p in nnx.iter_graph(module) if isinstance(p[1], nnx.Module)),
+            (
+                (place, node)
+                for place, node in nnx.iter_graph(module)
+                if isinstance(node, nnx.Module) and not isinstance(node, nnx.List | nnx.Dict)
+            ),
             key=lambda entry: -len(entry[0]),
         )
         if path[: len(parent)] == parent

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 from flax import nnx
+from jax.core import Tracer
 
 
 def check_int(kind: str, name: str, value: Any, minimum: int = 1) -> None:
@@ -46,13 +47,13 @@ def check_number(kind: str, name: str, value: Any, sign: str = "any") -> None:
         raise TypeError(
             f"{kind}: {name}: expected {expected}, got {value!r} of type {type(value).__name__}"
         )
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         return
     number = float(value)
     in_range = {"any": True, "nonnegative": number >= 0}.get(sign, number > 0)
     if not (math.isfinite(number) and in_range):
         raise ValueError(
-            f"{kind}: {name}: expected {expected}, got {value}; pass one that is finite and in range"
+            f"{kind}: {name}: expected {expected}, got {value}; pass a finite one in range"
         )
 
 

@@ -32,9 +32,9 @@ class Delay(StatefulModule):
 
     Raises:
       TypeError: if ``k_steps`` is not an int or ``initial_value`` not a number.
-      ValueError: if ``k_steps`` is below 1, if ``initial_value`` is not finite, if the sample has no arrays, if an integer or bool
-        leaf cannot hold ``initial_value``, or (on call) if the input's tree, a shape or a dtype
-        is not that of the sample.
+      ValueError: if ``k_steps`` is below 1, if ``initial_value`` is not finite, if the sample has
+        no arrays, if an integer or bool leaf cannot hold ``initial_value``, or (on call) if the
+        input's tree, a shape or a dtype is not that of the sample.
 
     Example:
       >>> delay = Delay(jnp.zeros(1), k_steps=2)

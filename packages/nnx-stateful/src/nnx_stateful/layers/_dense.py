@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
 from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
+from .._unroll import sequence_length
 from .._validate import check_function, check_int, check_rngs
 from ._inputs import check_features
 
@@ -76,3 +79,19 @@ class Dense(StatefulModule):
         if self.activation is not None:
             y = self.activation(y)
         return StatefulModuleOutput(state, y, 0.0, {})
+
+    def unroll(
+        self,
+        state: PyTree,
+        xs: Float[Array, "T B F"],
+        done: Any = None,
+        rollout_extras: PyTree = None,
+    ) -> StatefulModuleOutput:
+        del rollout_extras
+        check_features(self, xs, self.in_features)
+        steps = sequence_length(self, xs, done, None)
+        flat = self.linear(xs.reshape((-1, *xs.shape[2:])))  # one product for all steps
+        y = flat.reshape((*xs.shape[:-1], self.out_features))
+        if self.activation is not None:
+            y = jax.vmap(self.activation)(y)
+        return StatefulModuleOutput(state, y, jnp.zeros(steps), {})

@@ -44,8 +44,8 @@ class LRU(StatefulModule):
 
     Raises:
       TypeError: if an argument is of another kind; on call, if the input is no array.
-      ValueError: if a size is not positive; unless 0 <= r_min < r_max <= 1 and 0 < max_phase <= 2 pi; on call, if the input
-        has another number of features.
+      ValueError: if a size is not positive; unless 0 <= r_min < r_max <= 1 and
+        0 < max_phase <= 2 pi; on call, if the input has another number of features.
 
     Example:
       >>> import jax.numpy as jnp

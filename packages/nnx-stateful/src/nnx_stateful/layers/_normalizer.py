@@ -47,8 +47,8 @@ class Normalizer(StatefulModule):
 
     Raises:
       TypeError: if ``shape`` holds something other than ints, or an option is no number.
-      ValueError: if ``shape`` holds no shape or a negative size; if an option is not positive; on call, if the input differs from ``shape`` (the
-        message names the path and both shapes).
+      ValueError: if ``shape`` holds no shape or a negative size; if an option is not positive; on
+        call, if the input differs from ``shape`` (the message names the path and both shapes).
 
     Example:
       >>> import jax.numpy as jnp
