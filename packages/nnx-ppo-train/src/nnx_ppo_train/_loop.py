@@ -6,22 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from nnx_stateful import StatefulModule, check_same_state, initial_state, rekey_noise
+from nnx_stateful import StatefulModule
 
 from ._boundary import check_boundary
 from ._config import LoggingLevel, TrainConfig
-from ._env_batch import EnvBatch
 from ._episode_recording import record_episode
-from ._episodes import EpisodeTally
 from ._evaluation import deterministic, make_evaluate
 from ._interrupt import InterruptRequest
 from ._keys import Purpose, key_for
+from ._loop_state import copy_arrays, fresh_state, resumed_state
 from ._optimizer import make_optimizer
 from ._types import TrainingState, TrainResult, VideoData
-from ._update import LoopState, make_iteration
+from ._update import make_iteration
 
 LogFn = Callable[[dict[str, Any], int], None]
 VideoFn = Callable[[VideoData], None]
@@ -120,16 +118,13 @@ class _Session:
         self._eval_env = eval_env
         self._config = config
         self._optimizer = make_optimizer(config.ppo)
-        source = networks if start is None else start.networks
-        self._graphdef, params, variables = nnx.split(source, nnx.Param, ...)
-        params, variables = _copy((params, variables))
+        self._graphdef = nnx.split(networks)[0]
         if start is None:
             self._steps = 0
-            self._state = self._fresh_state(env, params, variables)
+            self._state = fresh_state(env, networks, self._optimizer, config)
         else:
             self._steps = start.steps_taken
-            self._state = _loop_state(start, params, variables)
-            self._check_start(env)
+            self._state = resumed_state(start, env, networks, self._optimizer, config)
         self._iterate = make_iteration(env, self._graphdef, self._optimizer, config.ppo)
         eval_graphdef = nnx.split(deterministic(networks))[0]
         self._evaluate = make_evaluate(eval_env, eval_graphdef, config.eval)
@@ -137,32 +132,6 @@ class _Session:
         self._last_run: dict[str, int] = {}
         self._metrics: dict[str, Any] = {}
         self._evaluations: list[dict[str, Any]] = []
-
-    def _fresh_state(self, env: Any, params: Any, variables: Any) -> LoopState:
-        seed, n_envs = self._config.seed, self._config.ppo.n_envs
-        network_states = initial_state(self._networks, n_envs)
-        env_states = jax.jit(EnvBatch(env, n_envs).reset)(key_for(seed, Purpose.ENV_RESET))
-        return LoopState(
-            params=params,
-            variables=variables,
-            optimizer=self._optimizer.init(params),
-            network_states=_copy(rekey_noise(network_states, key_for(seed, Purpose.NOISE))),
-            env_states=_copy(env_states),
-            tally=EpisodeTally.zero(n_envs),
-            key=key_for(seed, Purpose.ITERATIONS),
-        )
-
-    def _check_start(self, env: Any) -> None:
-        """Raises ValueError unless the run can go on from the state that was passed in."""
-        _, params, variables = nnx.split(self._networks, nnx.Param, ...)
-        fresh = jax.eval_shape(lambda p, v: self._fresh_state(env, p, v), params, variables)
-        check_same_state(
-            fresh,
-            self._state,
-            "train_ppo: initial_state",
-            "a run goes on with the network, environment, n_envs and optimiser settings that it "
-            "began with",
-        )
 
     def run(self, interrupt: InterruptRequest) -> None:
         """Iterates until the step count is reached or an interrupt is asked for.
@@ -249,7 +218,7 @@ class _Session:
         self.video_fn(VideoData(np.stack(frames), self._steps, float(reward), len(trajectory) - 1))
 
     def _training_state(self) -> TrainingState:
-        state = _copy(self._state)
+        state = copy_arrays(self._state)
         return TrainingState(
             networks=nnx.merge(self._graphdef, state.params, state.variables),
             network_states=state.network_states,
@@ -262,7 +231,7 @@ class _Session:
 
     def write_back(self) -> None:
         """Puts the trained values into the network that the user passed in."""
-        nnx.update(self._networks, *_copy((self._state.params, self._state.variables)))
+        nnx.update(self._networks, *copy_arrays((self._state.params, self._state.variables)))
 
     def result(self) -> TrainResult:
         """Returns the outcome; its network is the user's own."""
@@ -274,16 +243,6 @@ class _Session:
             total_steps=self._steps,
             total_iterations=self._iterations,
         )
-
-
-def _loop_state(start: TrainingState, params: Any, variables: Any) -> LoopState:
-    rest = (start.optimizer, start.network_states, start.env_states, start.episodes, start.rng_key)
-    return LoopState(params, variables, *_copy(rest))
-
-
-def _copy(tree: Any) -> Any:
-    """Copies every array: donated buffers must not be anybody else's, nor appear twice."""
-    return jax.tree.map(jnp.copy, tree)
 
 
 def _check_video(config: TrainConfig, video_fn: VideoFn | None, eval_env: Any) -> None:

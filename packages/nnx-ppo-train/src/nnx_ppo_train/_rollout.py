@@ -26,7 +26,7 @@ class RolloutOptions:
     """
 
     truncation: Literal["bootstrap", "mask"] = "bootstrap"
-    env_resets: Literal["pool", "fresh"] = "fresh"
+    env_resets: Literal["pool", "fresh"] = "pool"
 
 
 def unroll_env(

@@ -13,36 +13,12 @@ from jaxtyping import Array, Int, Key
 from nnx_stateful import PyTree, counting_only, rebuild
 
 from ._config import LoggingLevel, PPOConfig
-from ._episodes import EpisodeTally, tally_episodes
+from ._episodes import tally_episodes
+from ._loop_state import LoopState
 from ._loss import ppo_loss
 from ._metrics import summarize
 from ._rollout import RolloutOptions, unroll_env
 from ._types import Transition
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class LoopState:
-    """Everything that an iteration reads and writes; donated to it.
-
-    Attributes:
-      params: the network's trainable parameters.
-      variables: its other variables: statistics, keys, RNG streams.
-      optimizer: state of the optax optimiser.
-      network_states: carry state, leaves (B, ...).
-      env_states: environment states, leaves (B, ...).
-      tally: training episodes under way.
-      key: key of the next iteration.
-    """
-
-    params: PyTree
-    variables: PyTree
-    optimizer: PyTree
-    network_states: PyTree
-    env_states: Any
-    tally: EpisodeTally
-    key: Key[Array, ""]
-
 
 Iteration = Callable[[LoopState], tuple[LoopState, dict[str, Array]]]
 

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from .._validate import check_function, check_int, check_rngs
 from ._recurrent import (
     BIAS_INIT,
     KERNEL_INIT,
@@ -65,15 +64,7 @@ class GRU(RecurrentLayer):
         recurrent_kernel_init: Initializer = RECURRENT_INIT,
         bias_init: Initializer = BIAS_INIT,
     ):
-        check_int("GRU", "in_features", in_features)
-        check_int("GRU", "hidden_features", hidden_features)
-        check_rngs("GRU", rngs)
-        check_function("GRU", "gate_fn", gate_fn)
-        check_function("GRU", "activation_fn", activation_fn)
-        self.in_features = in_features
-        self.hidden_features = hidden_features
-        self.gate_fn = gate_fn
-        self.activation_fn = activation_fn
+        super().__init__(in_features, hidden_features, rngs, gate_fn, activation_fn)
         hidden = hidden_features
         keys = draw_keys(rngs, 9)
         self.kernel = nnx.Param(init_packed(kernel_init, keys[:3], (in_features, hidden)))

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from .._validate import check_function, check_int, check_rngs
 from ._recurrent import (
     BIAS_INIT,
     KERNEL_INIT,
@@ -68,15 +67,7 @@ class LSTM(RecurrentLayer):
         bias_init: Initializer = BIAS_INIT,
         trainable_initial_state: bool = False,
     ):
-        check_int("LSTM", "in_features", in_features)
-        check_int("LSTM", "hidden_features", hidden_features)
-        check_rngs("LSTM", rngs)
-        check_function("LSTM", "gate_fn", gate_fn)
-        check_function("LSTM", "activation_fn", activation_fn)
-        self.in_features = in_features
-        self.hidden_features = hidden_features
-        self.gate_fn = gate_fn
-        self.activation_fn = activation_fn
+        super().__init__(in_features, hidden_features, rngs, gate_fn, activation_fn)
         self.trainable_initial_state = trainable_initial_state
         hidden = hidden_features
         kernel_keys = draw_keys(rngs, 4)

@@ -13,6 +13,7 @@ from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
 from .._state import reset_rows
 from .._unroll import sequence_length
+from .._validate import check_function, check_int, check_rngs
 from ._inputs import check_features
 
 Initializer = Callable[..., Array]
@@ -29,14 +30,31 @@ class RecurrentLayer(StatefulModule):
     sequence in one product and scans over the rest. Inputs are cast to the parameters' dtype,
     which is the dtype of the carry.
 
-    A subclass sets ``in_features`` and ``hidden_features``, creates ``kernel`` (F, G * H) and
-    ``bias`` (G * H,) for its G gates, and implements :meth:`cell` and :meth:`initial_row`.
+    A subclass creates ``kernel`` (F, G * H) and ``bias`` (G * H,) for its G gates, and implements
+    :meth:`cell` and :meth:`initial_row`.
     """
 
-    in_features: int
-    hidden_features: int
     kernel: nnx.Param
     bias: nnx.Param
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        rngs: nnx.Rngs,
+        gate_fn: Callable[[Array], Array],
+        activation_fn: Callable[[Array], Array],
+    ):
+        kind = type(self).__name__
+        check_int(kind, "in_features", in_features)
+        check_int(kind, "hidden_features", hidden_features)
+        check_rngs(kind, rngs)
+        check_function(kind, "gate_fn", gate_fn)
+        check_function(kind, "activation_fn", activation_fn)
+        self.in_features = in_features
+        self.hidden_features = hidden_features
+        self.gate_fn = gate_fn
+        self.activation_fn = activation_fn
 
     @abc.abstractmethod
     def cell(self, carry: PyTree, projected: Float[Array, "B gates"]) -> tuple[PyTree, Array]:
