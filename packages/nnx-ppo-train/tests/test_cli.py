@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import jax
@@ -466,12 +467,20 @@ def test_defaults_are_those_recommended_for_env_and_network():
     assert (parse(["train"]).env, parse(["train"]).network) == ("cartpole-positions", "graph")
 
 
-def test_every_row_of_recommendations_is_legal():
-    for env, network, _ in ROWS:
-        recommended(env.replace("*", "any"), network.replace("*", "any"))
-    for env in list_envs():
-        for network in list_networks():
-            recommended(env, network)
+def test_every_row_of_recommendations_is_legal_and_the_last_that_matches_wins():
+    names = [(env.replace("*", "any"), network.replace("*", "any")) for env, network, _ in ROWS]
+    names += [(env, network) for env in list_envs() for network in list_networks()]
+    for env, network in names:
+        config, options = recommended(env, network)
+        parts = {"ppo": config.ppo, "eval": config.eval, "video": config.video, "net": options}
+        wanted = {}
+        for env_pattern, network_pattern, settings in ROWS:
+            if fnmatchcase(env, env_pattern) and fnmatchcase(network, network_pattern):
+                wanted |= settings
+        assert wanted
+        for setting, value in wanted.items():
+            part, _, field = setting.rpartition(".")
+            assert getattr(parts[part] if part else config, field) == value, (env, setting)
 
 
 def test_logging_levels_combine():
