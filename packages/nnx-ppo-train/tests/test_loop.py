@@ -195,7 +195,7 @@ def test_interrupt_finishes_the_iteration_and_saves():
 
 def test_one_compilation_serves_the_whole_run(monkeypatch):
     traces = []
-    import nnx_ppo_train._update as update
+    import nnx_ppo_train._epochs as update
 
     original = update.ppo_loss
     monkeypatch.setattr(update, "ppo_loss", lambda *args: traces.append(1) or original(*args))

@@ -2,38 +2,56 @@
 
 from ._adapter import PPOAdapter
 from ._boundary import check_boundary
+from ._callbacks import ScaleLearningRate, Stop, stop_at_return
 from ._checkpoint import (
     latest_checkpoint,
     load_checkpoint,
     make_checkpoint_fn,
     save_checkpoint,
 )
-from ._config import EvalConfig, LoggingLevel, PPOConfig, TrainConfig, VideoConfig
+from ._config import EvalConfig, TrainConfig, VideoConfig
 from ._env_check import check_env
 from ._episode_recording import record_episode
 from ._evaluation import deterministic, eval_rollout
 from ._gae import gae
-from ._loop import train_ppo
+from ._logging_level import LoggingLevel
 from ._loss import ppo_loss
+from ._ppo_config import PPOConfig
+from ._reward_normalizer import RewardNormalizer
 from ._rollout import RolloutOptions, unroll_env
+from ._train import train_ppo
 from ._types import PPONetworkOutput, TrainingState, TrainResult, Transition, VideoData
 from .envs import list_envs, make_env
-from .samplers import ActionSampler, CategoricalSampler, NormalSampler, NormalTanhSampler
+from .samplers import (
+    ActionSampler,
+    BernoulliSampler,
+    BetaSampler,
+    CategoricalSampler,
+    MultiCategoricalSampler,
+    NormalSampler,
+    NormalTanhSampler,
+)
 from .wrappers import EpisodeWrapper, RewardScalingWrapper
 
 __all__ = [
     "ActionSampler",
+    "BernoulliSampler",
+    "BetaSampler",
     "CategoricalSampler",
     "EpisodeWrapper",
     "EvalConfig",
     "LoggingLevel",
+    "MultiCategoricalSampler",
     "NormalSampler",
     "NormalTanhSampler",
     "PPOAdapter",
     "PPOConfig",
     "PPONetworkOutput",
+    "RewardNormalizer",
     "RewardScalingWrapper",
     "RolloutOptions",
+    "ScaleLearningRate",
+    "Stop",
     "TrainConfig",
     "TrainResult",
     "TrainingState",
@@ -53,6 +71,7 @@ __all__ = [
     "ppo_loss",
     "record_episode",
     "save_checkpoint",
+    "stop_at_return",
     "train_ppo",
     "unroll_env",
 ]

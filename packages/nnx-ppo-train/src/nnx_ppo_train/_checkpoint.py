@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import optax
 import orbax.checkpoint as ocp
 from flax import nnx
-from nnx_stateful import StatefulModule, initial_state, rebuild
+from nnx_stateful import StatefulModule
 
 from ._checkpoint_files import (
     ARRAYS,
@@ -26,9 +27,8 @@ from ._checkpoint_files import (
 from ._checkpoint_leaves import check_leaves, describe, named_leaves, restored, storable
 from ._config import TrainConfig
 from ._config_json import config_to_json
-from ._env_batch import EnvBatch
-from ._episodes import EpisodeTally
-from ._optimizer import make_optimizer
+from ._loop_state import StateFactory, as_loop_state, as_training_state
+from ._optimizer import Optimizer
 from ._types import TrainingState
 from ._validate import check_whole_number
 
@@ -107,7 +107,7 @@ def save_checkpoint(
     path = Path(path).absolute()
     if path.exists():
         raise ValueError(f"{path}: expected a path that does not exist yet, there is a file there")
-    leaves = named_leaves(_tree(state))
+    leaves = named_leaves(as_loop_state(state))
     record = {
         "format": FORMAT,
         "version": VERSION,
@@ -130,6 +130,7 @@ def load_checkpoint(
     networks: StatefulModule,
     env: Any,
     config: TrainConfig | None = None,
+    optimizer: optax.GradientTransformation | None = None,
 ) -> TrainingState:
     """Loads a checkpoint, to go on with ``train_ppo(..., initial_state=state)``.
 
@@ -140,6 +141,7 @@ def load_checkpoint(
       networks: a network built as the saved one was; it lends its structure and stays as it is.
       env: the environment that the saved run was trained in.
       config: the saved run's config: number of environments and kind of optimiser.
+      optimizer: the saved run's own optimiser, where it had one.
 
     Returns:
       The training state with a network of its own.
@@ -152,16 +154,16 @@ def load_checkpoint(
     path = Path(path).absolute()
     record = read_record(path)
     graphdef, _ = nnx.split(networks)
-    shapes = _shapes(networks, env, config or TrainConfig())
+    config = config or TrainConfig()
+    states = StateFactory(env, Optimizer(config.ppo, optimizer), config)
+    shapes = jax.eval_shape(lambda: states.fresh(networks, 0))
     named = named_leaves(shapes)
     check_leaves(path, record["leaves"], named)
     arrays = read_arrays(path, record)
     leaves = [restored(arrays[name], record["leaves"][name]) for name in named]
     tree = jax.tree.unflatten(jax.tree.structure(shapes), leaves)
-    variables = tree.pop("networks")
-    return TrainingState(
-        networks=nnx.merge(graphdef, variables), steps_taken=record["steps_taken"], **tree
-    )
+    rewards = nnx.split(states.normalizer)[0]
+    return as_training_state(tree, graphdef, rewards, record["steps_taken"])
 
 
 def latest_checkpoint(directory: str | os.PathLike[str]) -> Path:
@@ -177,41 +179,10 @@ def latest_checkpoint(directory: str | os.PathLike[str]) -> Path:
     return found[-1]
 
 
-def _tree(state: TrainingState) -> dict[str, Any]:
-    return {
-        "networks": nnx.split(state.networks)[1],
-        "network_states": state.network_states,
-        "env_states": state.env_states,
-        "optimizer": state.optimizer,
-        "rng_key": state.rng_key,
-        "episodes": state.episodes,
-    }
-
-
-def _shapes(networks: StatefulModule, env: Any, config: TrainConfig) -> dict[str, Any]:
-    """The tree of a training state as shapes."""
-    graphdef, variables = nnx.split(networks)
-    n_envs = config.ppo.n_envs
-    batch = EnvBatch(env, n_envs)
-
-    def build(variables: Any, key: Any) -> dict[str, Any]:
-        network = rebuild(graphdef, variables)
-        return {
-            "networks": variables,
-            "network_states": initial_state(network, n_envs),
-            "env_states": batch.reset(key),
-            "optimizer": make_optimizer(config.ppo).init(nnx.state(network, nnx.Param)),
-            "rng_key": key,
-            "episodes": EpisodeTally.zero(n_envs),
-        }
-
-    return jax.eval_shape(build, variables, jax.eval_shape(lambda: jax.random.key(0)))
-
-
 def _check_same(path: Path, state: TrainingState) -> None:
     """Raises ValueError unless the checkpoint holds this very state."""
     record = read_record(path)
-    leaves = named_leaves(_tree(state))
+    leaves = named_leaves(as_loop_state(state))
     described = {name: describe(leaf) for name, leaf in leaves.items()}
     same = record["leaves"] == described and record["steps_taken"] == state.steps_taken
     if same:

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 from nnx_stateful import PyTree, select_rows
 
+from ._any_row import any_row
+
 _TRUNCATION_KEYS = ("truncated", "truncation")
 
 
@@ -120,15 +122,19 @@ class EnvResets:
             needed = done.sum(dtype=jnp.int32)
             short = pool.used + needed > self._batch.n_envs
             if self._mode == "fresh":
-                pool = self._refill(pool)
-            else:
-                pool = jax.lax.cond(short, self._refill, lambda same: same, pool)
+                short = needed > 0
+            pool = jax.lax.cond(
+                any_row(short),
+                lambda pool: _select_pool(short, self._refill(pool), pool),
+                lambda same: same,
+                pool,
+            )
             rows = pool.used + jnp.cumsum(done, dtype=jnp.int32) - 1
             fresh = self._batch.take(pool.states, jnp.where(done, rows, 0))
             pool = dataclasses.replace(pool, used=pool.used + needed)
             return pool, self._batch.select(done, fresh, stepped)
 
-        return jax.lax.cond(jnp.any(done), replace, lambda pool: (pool, stepped), pool)
+        return jax.lax.cond(any_row(done), replace, lambda pool: (pool, stepped), pool)
 
     def _refill(self, pool: ResetPool) -> ResetPool:
         key, reset_key = jax.random.split(pool.key)
@@ -136,3 +142,8 @@ class EnvResets:
             jnp.ones(self._batch.n_envs, bool), self._batch.reset(reset_key), pool.states
         )
         return ResetPool(fresh, jnp.int32(0), key)
+
+
+def _select_pool(short: Bool[Array, ""], refilled: ResetPool, pool: ResetPool) -> ResetPool:
+    """The refilled pool where it was too short: of many trainings at once not all are."""
+    return jax.tree.map(lambda new, old: jnp.where(short, new, old), refilled, pool)

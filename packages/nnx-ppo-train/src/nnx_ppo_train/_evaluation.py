@@ -1,4 +1,4 @@
-"""Deterministic episodes, for measuring."""
+"""Whole episodes, for measuring."""
 
 import dataclasses
 from typing import Any
@@ -10,8 +10,10 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from nnx_stateful import PyTree, StatefulModule, initial_state, rebuild, rekey_noise, select_rows
 
 from ._actions import for_environment
-from ._config import EvalConfig, LoggingLevel
+from ._any_row import any_row
+from ._config import EvalConfig
 from ._env_batch import EnvBatch, ended
+from ._logging_level import LoggingLevel
 from ._metrics import distribution, flatten_metrics
 
 
@@ -64,7 +66,7 @@ def eval_rollout(
     *,
     stochastic: bool = False,
 ) -> dict[str, Float[Array, ""]]:
-    """Runs one deterministic episode per environment and reports returns and lengths.
+    """Runs one episode per environment and reports returns and lengths up to its first end.
 
     Args:
       env: the environment, not vectorised.
@@ -142,7 +144,7 @@ def _run(
         sums=jax.tree.map(lambda s: _zeros(_with_rows(s.shape, n_envs), s.dtype), wanted),
     )
     return jax.lax.while_loop(
-        lambda e: (e.step < max_episode_length) & ~jnp.all(e.over), step, start
+        lambda e: (e.step < max_episode_length) & any_row(~e.over), step, start
     )
 
 
@@ -174,7 +176,10 @@ def _zeros(shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def make_evaluate(env: Any, graphdef: Any, config: EvalConfig) -> Any:
-    """Returns the compiled ``evaluate(variables, key) -> metrics`` of a training loop."""
+    """Returns the ``evaluate(variables, key) -> metrics`` of a training loop, to be compiled.
+
+    ``graphdef`` is that of the network as it acts: of a deterministic copy, or of itself.
+    """
 
     def evaluate(variables: PyTree, key: Key[Array, ""]) -> dict[str, Array]:
         return eval_rollout(
@@ -185,6 +190,7 @@ def make_evaluate(env: Any, graphdef: Any, config: EvalConfig) -> Any:
             key,
             config.logging_percentiles,
             config.logging_level,
+            stochastic=not config.deterministic,
         )
 
-    return jax.jit(evaluate)
+    return evaluate

@@ -5,6 +5,8 @@ import enum
 import jax
 from jaxtyping import Array, Key
 
+from ._config import TrainConfig
+
 
 class Purpose(enum.IntEnum):
     """What a run draws random numbers for."""
@@ -19,3 +21,11 @@ class Purpose(enum.IntEnum):
 def key_for(seed: int, purpose: Purpose) -> Key[Array, ""]:
     """Returns the run's key for a purpose."""
     return jax.random.fold_in(jax.random.key(seed), purpose)
+
+
+def evaluation_key(config: TrainConfig, steps: int) -> Key[Array, ""]:
+    """Returns the key of the evaluation after a number of steps: fixed, or fresh each time."""
+    key = key_for(config.seed, Purpose.EVALUATION)
+    if config.eval.seeds == "fixed":
+        return key
+    return jax.random.fold_in(key, 1 + steps // config.ppo.steps_per_iteration)

@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from flax import nnx
 from jaxtyping import Array, Key
 from nnx_stateful import PyTree, StatefulModule, check_same_state, initial_state, rekey_noise
@@ -13,8 +12,25 @@ from nnx_stateful import PyTree, StatefulModule, check_same_state, initial_state
 from ._config import TrainConfig
 from ._env_batch import EnvBatch
 from ._episodes import EpisodeTally
+from ._hyperparameters import Hyperparameters, ScheduleState
 from ._keys import Purpose, key_for
+from ._optimizer import Optimizer
+from ._reward_normalizer import RewardNormalizer
 from ._types import TrainingState
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class RewardState:
+    """A RewardNormalizer and its carry as plain arrays.
+
+    Attributes:
+      variables: the module's variables.
+      sums: its carry state, leaves (B,).
+    """
+
+    variables: PyTree
+    sums: PyTree
 
 
 @jax.tree_util.register_dataclass
@@ -25,9 +41,11 @@ class LoopState:
     Attributes:
       params: the network's trainable parameters.
       variables: its other variables: statistics, keys, RNG streams.
-      optimizer: state of the optax optimiser.
+      optimizer: state of the optimiser.
+      schedules: how far the schedules have come.
       network_states: carry state, leaves (B, ...).
       env_states: environment states, leaves (B, ...).
+      rewards: the normaliser of rewards, None without one.
       tally: training episodes under way.
       key: key of the next iteration.
     """
@@ -35,65 +53,125 @@ class LoopState:
     params: PyTree
     variables: PyTree
     optimizer: PyTree
+    schedules: ScheduleState
     network_states: PyTree
     env_states: Any
+    rewards: RewardState | None
     tally: EpisodeTally
     key: Key[Array, ""]
 
 
-def fresh_state(
-    env: Any,
-    networks: StatefulModule,
-    optimizer: optax.GradientTransformation,
-    config: TrainConfig,
-) -> LoopState:
-    """Returns the state in which a run begins; it shares no buffer with ``networks``."""
-    seed, n_envs = config.seed, config.ppo.n_envs
-    _, params, variables = nnx.split(networks, nnx.Param, ...)
-    network_states = rekey_noise(initial_state(networks, n_envs), key_for(seed, Purpose.NOISE))
-    env_states = jax.jit(EnvBatch(env, n_envs).reset)(key_for(seed, Purpose.ENV_RESET))
-    state = LoopState(
-        params=params,
-        variables=variables,
-        optimizer=optimizer.init(params),
-        network_states=network_states,
-        env_states=env_states,
-        tally=EpisodeTally.zero(n_envs),
-        key=key_for(seed, Purpose.ITERATIONS),
-    )
-    return copy_arrays(state)
+class StateFactory:
+    """Makes the states in which runs of one environment, network and config begin.
 
-
-def resumed_state(
-    start: TrainingState,
-    env: Any,
-    networks: StatefulModule,
-    optimizer: optax.GradientTransformation,
-    config: TrainConfig,
-) -> LoopState:
-    """Returns the state in which a run goes on from ``start``.
-
-    Raises:
-      ValueError: if a run with this network, environment and config has states of another kind.
+    Args:
+      env: the environment.
+      optimizer: the optimiser.
+      config: the run; its seed is given later.
     """
-    _, params, variables = nnx.split(start.networks, nnx.Param, ...)
-    state = LoopState(
+
+    def __init__(self, env: Any, optimizer: Optimizer, config: TrainConfig):
+        self._optimizer = optimizer
+        self._ppo = config.ppo
+        self._batch = EnvBatch(env, config.ppo.n_envs)
+        self._reset = jax.jit(self._batch.reset)
+        self.normalizer = self._reward_normalizer(env)
+
+    def fresh(self, networks: StatefulModule, seed: int) -> LoopState:
+        """Returns the state in which a run begins; it shares no buffer with ``networks``."""
+        n_envs = self._ppo.n_envs
+        _, params, variables = nnx.split(networks, nnx.Param, ...)
+        states = rekey_noise(initial_state(networks, n_envs), key_for(seed, Purpose.NOISE))
+        state = LoopState(
+            params=params,
+            variables=variables,
+            optimizer=self._optimizer.init(params),
+            schedules=ScheduleState.start(),
+            network_states=states,
+            env_states=self._reset(key_for(seed, Purpose.ENV_RESET)),
+            rewards=self._reward_state(),
+            tally=EpisodeTally.zero(n_envs),
+            key=key_for(seed, Purpose.ITERATIONS),
+        )
+        return copy_arrays(state)
+
+    def resumed(self, start: TrainingState, networks: StatefulModule) -> LoopState:
+        """Returns the state in which a run goes on from ``start``.
+
+        Raises:
+          ValueError: if a run with this network, environment and config has states of another
+            kind.
+        """
+        state = as_loop_state(start)
+        check_same_state(
+            jax.eval_shape(lambda: self.fresh(networks, 0)),
+            state,
+            "train_ppo: initial_state",
+            "a run goes on with the network, environment, n_envs, optimiser settings and "
+            "normalize_rewards that it began with",
+        )
+        return copy_arrays(state)
+
+    def _reward_normalizer(self, env: Any) -> RewardNormalizer | None:
+        if not self._ppo.normalize_rewards:
+            return None
+        state = jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0)))
+        discounts = Hyperparameters.of(self._ppo).discounts(state.reward)
+        return RewardNormalizer(state.reward, discounts)
+
+    def _reward_state(self) -> RewardState | None:
+        if self.normalizer is None:
+            return None
+        sums = initial_state(self.normalizer, self._ppo.n_envs)
+        return RewardState(nnx.split(self.normalizer)[1], sums)
+
+
+def as_loop_state(state: TrainingState) -> LoopState:
+    """The arrays of a training state, as the loop carries them; nothing is copied."""
+    _, params, variables = nnx.split(state.networks, nnx.Param, ...)
+    rewards = None
+    if state.reward_normalizer is not None:
+        rewards = RewardState(nnx.split(state.reward_normalizer)[1], state.reward_sums)
+    return LoopState(
         params=params,
         variables=variables,
-        optimizer=start.optimizer,
-        network_states=start.network_states,
-        env_states=start.env_states,
-        tally=start.episodes,
-        key=start.rng_key,
+        optimizer=state.optimizer,
+        schedules=state.schedules,
+        network_states=state.network_states,
+        env_states=state.env_states,
+        rewards=rewards,
+        tally=state.episodes,
+        key=state.rng_key,
     )
-    check_same_state(
-        jax.eval_shape(lambda: fresh_state(env, networks, optimizer, config)),
-        state,
-        "train_ppo: initial_state",
-        "a run goes on with the network, environment, n_envs and optimiser settings that it "
-        "began with",
+
+
+def as_training_state(
+    state: LoopState, graphdef: Any, rewards_graphdef: Any, steps: int
+) -> TrainingState:
+    """The loop's arrays as a training state with modules of its own; nothing is copied.
+
+    Args:
+      state: the arrays.
+      graphdef: structure of the network.
+      rewards_graphdef: structure of the RewardNormalizer, None without one.
+      steps: environment steps taken.
+    """
+    normalizer, sums = None, None
+    if state.rewards is not None:
+        normalizer = nnx.merge(rewards_graphdef, state.rewards.variables)
+        sums = state.rewards.sums
+    return TrainingState(
+        networks=nnx.merge(graphdef, state.params, state.variables),
+        network_states=state.network_states,
+        env_states=state.env_states,
+        optimizer=state.optimizer,
+        schedules=state.schedules,
+        rng_key=state.key,
+        steps_taken=steps,
+        episodes=state.tally,
+        reward_normalizer=normalizer,
+        reward_sums=sums,
     )
-    return copy_arrays(state)
 
 
 def copy_arrays(tree: Any) -> Any:

@@ -7,12 +7,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 from nnx_stateful import PyTree, StatefulModule
 
-from ._config import LoggingLevel, PPOConfig
-from ._gae import gae
-from ._pairing import match_likelihoods, match_rewards
+from ._estimates import Estimates, estimate, steps_left_out, with_normalized_advantages
+from ._hyperparameters import Hyperparameters
+from ._logging_level import LoggingLevel
+from ._metrics import flatten_metrics
+from ._objectives import (
+    EPSILON,
+    clipped_surrogate,
+    explained_variance,
+    kl_divergence,
+    masked_mean,
+    value_loss,
+)
+from ._pairing import match_rewards
+from ._ppo_config import PPOConfig
+from ._replay import replay
 from ._types import Transition
-
-EPSILON = 1e-8
 
 
 def ppo_loss(
@@ -20,6 +30,8 @@ def ppo_loss(
     network_state: PyTree,
     rollout_data: Transition,
     config: PPOConfig,
+    hyper: Hyperparameters | None = None,
+    estimates: Estimates | None = None,
 ) -> tuple[Float[Array, ""], dict[str, Any]]:
     """Returns the loss of a rollout (Schulman et al. 2017, arXiv 1707.06347) and its metrics.
 
@@ -30,96 +42,103 @@ def ppo_loss(
       networks: the network.
       network_state: carry state before the rollout's first step, leaves (B, ...).
       rollout_data: the rollout, leaves (T, B, ...).
-      config: clip range, discount and so on.
+      config: the algorithm.
+      hyper: the config's numbers, where they are arrays; by default its own.
+      estimates: advantages and targets, normalised if ``normalize_over`` is "rollout"; by default
+        estimated here, as the config says.
 
     Returns:
-      The scalar loss: clipped surrogate + ``critic_loss_weight`` * half the squared value error
-      + the network's regularization loss, each averaged over time and batch; and a dict of
-      metrics.
+      The scalar loss: clipped surrogate + ``critic_loss_weight`` * value loss + the network's
+      regularization loss, each averaged over time and batch; and a dict of metrics, among them
+      "replay/ratio_deviation" and "replay/kl", the divergence summed over actions.
     """
+    hyper = hyper or Hyperparameters.of(config)
     rollout = jax.lax.stop_gradient(rollout_data)
-    replay = networks.unroll(network_state, rollout.obs, rollout.done, rollout.rollout_extras)
-    values = match_rewards(replay.output.value_estimates, rollout.rewards)
-    ignored = rollout.truncated if config.truncation == "mask" else None
-    advantages = jax.lax.stop_gradient(_advantages(rollout, values, ignored, config))
-    targets = jax.lax.stop_gradient(jax.tree.map(jnp.add, values, advantages))
-
-    new, old = replay.output.loglikelihoods, rollout.network_output.loglikelihoods
-    per_action = match_likelihoods(advantages, new, config.combine_advantages)
-    if config.normalize_advantages:
-        per_action = jax.tree.map(lambda a: _normalize(a, ignored), per_action)
+    out = replay(networks, network_state, rollout, config.bptt_length, config.burn_in)
+    values = match_rewards(out.output.value_estimates, rollout.rewards)
+    old_values = match_rewards(rollout.network_output.value_estimates, rollout.rewards)
+    left_out = steps_left_out(rollout, config)
+    normalize = config.normalize_advantages
+    if estimates is None:
+        baseline = values if config.recompute_advantages else old_values
+        estimates = estimate(rollout, baseline, config, hyper)
+    else:
+        normalize = normalize and config.normalize_over == "minibatch"
+    if normalize:
+        estimates = with_normalized_advantages(estimates, left_out)
+    new, old = out.output.loglikelihoods, rollout.network_output.loglikelihoods
     ratios = jax.tree.map(lambda n, o: jnp.exp(n - o), new, old)
     actor = jax.tree.map(
-        lambda r, a: _mean(_clipped_surrogate(r, a, config.clip_range), ignored), ratios, per_action
+        lambda r, a: masked_mean(clipped_surrogate(r, a, hyper.clip_range), left_out),
+        ratios,
+        estimates.advantages,
     )
-    critic = jax.tree.map(lambda v, t: _mean(0.5 * jnp.square(v - t), ignored), values, targets)
-    regularization = _mean(_per_row(replay.regularization_loss, rollout.done), ignored)
-    loss = _total(actor) + config.critic_loss_weight * _total(critic) + regularization
+    critic = jax.tree.map(
+        lambda value, target, before: masked_mean(
+            value_loss(value, target, before, hyper.value_clip_range, hyper.huber_delta), left_out
+        ),
+        values,
+        estimates.targets,
+        old_values,
+    )
+    regularization = masked_mean(out.regularization_loss, left_out)
+    loss = _total(actor) + hyper.critic_loss_weight * _total(critic) + regularization
 
-    metrics: dict[str, Any] = {"replay/ratio_deviation": _largest_deviation(ratios)}
+    divergences = jax.tree.map(lambda n, o: masked_mean(kl_divergence(n, o), left_out), new, old)
+    metrics: dict[str, Any] = {
+        "replay/ratio_deviation": _largest_deviation(ratios),
+        "replay/kl": _total(divergences),
+    }
     level = config.logging_level
     if LoggingLevel.LOSSES in level:
         metrics["losses/actor"] = actor
         metrics["losses/critic"] = critic
         metrics["losses/regularization"] = regularization
     if LoggingLevel.ACTOR_EXTRA in level:
-        metrics["losses/clipping_fraction"] = jax.tree.map(
-            lambda r: jnp.mean(jnp.abs(r - 1.0) > config.clip_range), ratios
-        )
-        metrics["losses/approx_kl"] = jax.tree.map(
-            lambda r, n, o: jnp.mean((r - 1.0) - (n - o)), ratios, new, old
-        )
+        metrics |= _actor_metrics(ratios, divergences, out.metrics, hyper, left_out)
     if LoggingLevel.CRITIC_EXTRA in level:
-        metrics["losses/advantages"] = per_action
-        metrics["losses/critic_R^2"] = jax.tree.map(
-            lambda v, t: 1.0 - jnp.mean(jnp.square(v - t)) / (jnp.var(t) + EPSILON), values, targets
-        )
-    return loss, metrics
+        metrics |= _critic_metrics(values, estimates, left_out)
+    return loss, jax.lax.stop_gradient(metrics)
 
 
-def _advantages(
-    rollout: Transition, values: PyTree, ignored: Bool[Array, "T B"] | None, config: PPOConfig
-) -> PyTree:
-    return jax.tree.map(
-        lambda reward, value, bootstrap: gae(
-            reward,
-            value,
-            bootstrap,
-            rollout.done,
-            discount=config.discounting_factor,
-            lambda_=config.gae_lambda,
-            ignored=ignored,
+def _actor_metrics(
+    ratios: PyTree,
+    divergences: PyTree,
+    network_metrics: PyTree,
+    hyper: Hyperparameters,
+    left_out: Bool[Array, "T B"] | None,
+) -> dict[str, Any]:
+    def clipped(ratio: Array) -> Array:
+        outside = jnp.abs(ratio - 1.0) > hyper.clip_range
+        return masked_mean(outside.astype(ratio.dtype), left_out)
+
+    entropies = [
+        masked_mean(value, left_out)
+        for name, value in flatten_metrics(network_metrics, "").items()
+        if name.endswith("/entropy") and value.ndim == 2
+    ]
+    return {
+        "losses/clipping_fraction": jax.tree.map(clipped, ratios),
+        "losses/approx_kl": divergences,
+        **({"losses/entropy": _total(entropies)} if entropies else {}),
+    }
+
+
+def _critic_metrics(
+    values: PyTree, estimates: Estimates, left_out: Bool[Array, "T B"] | None
+) -> dict[str, Any]:
+    def r_squared(value: Array, target: Array) -> Array:
+        deviation = target - masked_mean(target, left_out)
+        error = masked_mean(jnp.square(value - target), left_out)
+        return 1.0 - error / (masked_mean(jnp.square(deviation), left_out) + EPSILON)
+
+    return {
+        "losses/advantages": estimates.advantages,
+        "losses/critic_R^2": jax.tree.map(r_squared, values, estimates.targets),
+        "losses/explained_variance": jax.tree.map(
+            lambda v, t: explained_variance(v, t, left_out), values, estimates.targets
         ),
-        rollout.rewards,
-        values,
-        rollout.bootstrap_value,
-    )
-
-
-def _clipped_surrogate(ratio: Array, advantage: Array, clip_range: float) -> Array:
-    """-min(ratio * A, clip(ratio, 1 - eps, 1 + eps) * A), per step and row."""
-    clipped = jnp.clip(ratio, 1.0 - clip_range, 1.0 + clip_range)
-    return -jnp.minimum(ratio * advantage, clipped * advantage)
-
-
-def _mean(x: Array, ignored: Bool[Array, "T B"] | None) -> Float[Array, ""]:
-    """Average over time and batch, without the ignored steps."""
-    if ignored is None:
-        return jnp.mean(x)
-    return jnp.sum(jnp.where(ignored, 0.0, x)) / jnp.maximum(jnp.sum(~ignored), 1)
-
-
-def _normalize(advantage: Array, ignored: Bool[Array, "T B"] | None) -> Array:
-    """Shifts and scales to mean 0 and standard deviation 1."""
-    mean = _mean(advantage, ignored)
-    std = jnp.sqrt(_mean(jnp.square(advantage - mean), ignored))
-    return (advantage - mean) / (std + EPSILON)
-
-
-def _per_row(loss: Any, done: Bool[Array, "T B"]) -> Array:
-    """A regularization loss, (), (T,) or (T, B), as (T, B)."""
-    loss = jnp.asarray(loss)
-    return jnp.broadcast_to(loss.reshape(loss.shape + (1,) * (2 - loss.ndim)), done.shape)
+    }
 
 
 def _total(losses: PyTree) -> Float[Array, ""]:

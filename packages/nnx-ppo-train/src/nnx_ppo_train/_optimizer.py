@@ -1,29 +1,95 @@
-"""The optimiser that a config describes."""
-
-import math
+"""The optimiser that a config describes: a direction, and steps along it."""
 
 import optax
+from jaxtyping import Array
+from nnx_stateful import PyTree
 
-from ._config import PPOConfig
+from ._hyperparameters import Hyperparameters
+from ._ppo_config import PPOConfig
+
+_OF_THE_OPTIMIZER = ("learning_rate", "learning_rate_schedule", "gradient_clipping", "weight_decay")
 
 
-def make_optimizer(config: PPOConfig) -> optax.GradientTransformation:
-    """Adam, or AdamW with ``weight_decay``, after clipping by global norm where asked for."""
+def make_direction(config: PPOConfig, hyper: Hyperparameters) -> optax.GradientTransformation:
+    """Adam's direction, or AdamW's, uphill, after clipping by global norm where asked for.
+
+    The step size is not in it: it changes from update to update.
+    """
     steps = []
-    rate = learning_rate(config)
     if config.gradient_clipping is not None:
-        steps.append(optax.clip_by_global_norm(config.gradient_clipping))
-    if config.weight_decay is None:
-        steps.append(optax.adam(rate))
-    else:
-        steps.append(optax.adamw(rate, weight_decay=config.weight_decay))
+        steps.append(optax.clip_by_global_norm(hyper.gradient_clipping))
+    steps.append(optax.scale_by_adam())
+    if config.weight_decay is not None:
+        steps.append(optax.add_decayed_weights(hyper.weight_decay))
     return optax.chain(*steps)
 
 
-def learning_rate(config: PPOConfig) -> float | optax.Schedule:
-    """The step size, or the schedule of it by the number of updates."""
-    if config.learning_rate_schedule == "constant":
-        return config.learning_rate
-    iterations = math.ceil(config.total_steps / (config.n_envs * config.rollout_length))
-    updates = iterations * config.n_epochs * config.n_minibatches
-    return optax.linear_schedule(config.learning_rate, 0.0, updates)
+class Optimizer:
+    """What turns gradients into new parameters: the config's own, or the user's.
+
+    Args:
+      config: the algorithm.
+      override: an optax transformation to use instead, complete with its own learning rate.
+
+    Raises:
+      TypeError: if the override is no optax transformation.
+      ValueError: if the config sets what an override decides.
+    """
+
+    def __init__(self, config: PPOConfig, override: optax.GradientTransformation | None = None):
+        if override is not None:
+            _check_override(config, override)
+        self._config = config
+        self._override = override
+
+    @property
+    def has_own_rate(self) -> bool:
+        """Whether the learning rate is a matter of the user's own optimiser."""
+        return self._override is not None
+
+    def init(self, params: PyTree) -> PyTree:
+        """Returns the state of the optimiser before the first update."""
+        return self._transformation(Hyperparameters.of(self._config)).init(params)
+
+    def step(
+        self,
+        hyper: Hyperparameters,
+        rate: Array,
+        grads: PyTree,
+        state: PyTree,
+        params: PyTree,
+    ) -> tuple[PyTree, PyTree]:
+        """Takes one step.
+
+        Args:
+          hyper: the config's numbers.
+          rate: step size; for a user's own optimiser the factor of its step.
+          grads: gradients, in the tree of the parameters.
+          state: state of the optimiser.
+          params: parameters.
+
+        Returns:
+          The new parameters and the new state.
+        """
+        updates, state = self._transformation(hyper).update(grads, state, params)
+        factor = rate if self.has_own_rate else -rate
+        return optax.apply_updates(params, optax.tree.scale(factor, updates)), state
+
+    def _transformation(self, hyper: Hyperparameters) -> optax.GradientTransformation:
+        return make_direction(self._config, hyper) if self._override is None else self._override
+
+
+def _check_override(config: PPOConfig, override: optax.GradientTransformation) -> None:
+    if not (callable(getattr(override, "init", None)) and callable(getattr(override, "update", 0))):
+        raise TypeError(
+            "optimizer: expected an optax transformation, such as optax.sgd(1e-2), got "
+            f"{override!r}"
+        )
+    for name in _OF_THE_OPTIMIZER:
+        usual = getattr(PPOConfig, name)
+        if getattr(config, name) != usual:
+            raise ValueError(
+                f"PPOConfig.{name}: expected {usual!r} (the default) where train_ppo gets an "
+                f"optimizer of your own, which decides it, got {getattr(config, name)!r}; put it "
+                "into that optimizer"
+            )

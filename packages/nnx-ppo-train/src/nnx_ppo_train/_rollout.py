@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Key
 from nnx_stateful import PyTree, StatefulModule, rebuild, reset_rows
 
 from ._actions import for_environment
+from ._any_row import any_row
 from ._env_batch import EnvBatch, EnvResets, ended
 from ._pairing import match_rewards
 from ._types import Transition
@@ -135,7 +136,7 @@ def _where_any(
     def computed(*inputs: PyTree) -> PyTree:
         return jax.tree.map(lambda v, o: jnp.where(mask, v, o), value(*inputs), otherwise)
 
-    return jax.lax.cond(jnp.any(mask), computed, lambda *_: otherwise, *inputs)
+    return jax.lax.cond(any_row(mask), computed, lambda *_: otherwise, *inputs)
 
 
 def _bootstrap_last(rollout: Transition, last_value: PyTree) -> Transition:

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool
 from nnx_stateful import PyTree, StatefulModule
 
 from ._episodes import EpisodeTally
+from ._hyperparameters import ScheduleState
 
 
 @jax.tree_util.register_dataclass
@@ -64,18 +65,24 @@ class TrainingState:
       network_states: carry state, leaves (B, ...).
       env_states: environment states, leaves (B, ...).
       optimizer: state of the optax optimiser.
+      schedules: how far learning rate and entropy schedules have come.
       rng_key: the key from which the next iteration draws.
       steps_taken: environment steps so far, an exact Python int.
       episodes: returns and lengths of the training episodes under way.
+      reward_normalizer: what rewards are normalised by; None without ``normalize_rewards``.
+      reward_sums: discounted sums of rewards under way, the normaliser's carry, leaves (B,).
     """
 
     networks: StatefulModule
     network_states: PyTree
     env_states: PyTree
     optimizer: PyTree
+    schedules: ScheduleState
     rng_key: Array
     steps_taken: int
     episodes: EpisodeTally
+    reward_normalizer: StatefulModule | None = None
+    reward_sums: PyTree = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +112,7 @@ class TrainResult:
       eval_history: one dict per evaluation, with its "step".
       total_steps: environment steps taken.
       total_iterations: iterations done in this call.
+      stopped_by: why training ended before ``total_steps``, None if it did not.
     """
 
     training_state: TrainingState
@@ -112,3 +120,4 @@ class TrainResult:
     eval_history: list[dict[str, Any]]
     total_steps: int
     total_iterations: int
+    stopped_by: str | None = None

@@ -1,4 +1,4 @@
-"""One training iteration as one compiled function of plain arrays."""
+"""One training iteration as one function of plain arrays."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,40 +7,42 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from flax import nnx
-from jaxtyping import Array, Int, Key
-from nnx_stateful import PyTree, counting_only, rebuild
+from jaxtyping import Array
+from nnx_stateful import counting_only, rebuild
 
-from ._config import LoggingLevel, PPOConfig
 from ._episodes import tally_episodes
-from ._loop_state import LoopState
-from ._loss import ppo_loss
+from ._epochs import Epochs, Learner
+from ._hyperparameters import Hyperparameters
+from ._logging_level import LoggingLevel
+from ._loop_state import LoopState, RewardState
 from ._metrics import summarize
+from ._optimizer import Optimizer
+from ._ppo_config import PPOConfig
 from ._rollout import RolloutOptions, unroll_env
 from ._types import Transition
 
-Iteration = Callable[[LoopState], tuple[LoopState, dict[str, Array]]]
+Iteration = Callable[[LoopState, Hyperparameters], tuple[LoopState, dict[str, Array]]]
 
 
 def make_iteration(
-    env: Any, graphdef: Any, optimizer: optax.GradientTransformation, config: PPOConfig
+    env: Any, graphdef: Any, optimizer: Optimizer, config: PPOConfig, rewards_graphdef: Any
 ) -> Iteration:
-    """Returns the compiled iteration: rollout, epochs of minibatch updates, statistics.
+    """Returns the iteration: rollout, epochs of minibatch updates, statistics.
 
     Args:
       env: the environment, not vectorised.
       graphdef: structure of the network, from ``nnx.split(networks, nnx.Param, ...)``.
-      optimizer: an optax transformation of the parameters.
+      optimizer: from gradients to parameters.
       config: the algorithm.
+      rewards_graphdef: structure of the RewardNormalizer, None without one.
 
     Returns:
-      A function from LoopState to the next one and a dict of scalar metrics. Its argument's
-      buffers are donated.
+      A function from LoopState to the next one and a dict of scalar metrics; to be compiled.
     """
     options = RolloutOptions(config.truncation, config.env_resets)
 
-    def iteration(state: LoopState) -> tuple[LoopState, dict[str, Array]]:
+    def iteration(state: LoopState, hyper: Hyperparameters) -> tuple[LoopState, dict[str, Array]]:
         key, reset_key, shuffle_key = jax.random.split(state.key, 3)
         network = rebuild(graphdef, state.params, state.variables)
         network_states, env_states, rollout = unroll_env(
@@ -52,22 +54,47 @@ def make_iteration(
             reset_key,
             options,
         )
+        rewards, lesson = _learning_rewards(rewards_graphdef, state.rewards, rollout, hyper)
         _, params, variables = nnx.split(network, nnx.Param, ...)
-        minibatches = _Minibatches(graphdef, optimizer, config, rollout, state.network_states)
-        rows = shuffled_rows(shuffle_key, config)
-        (params, variables, opt_state), losses = jax.lax.scan(
-            minibatches.update, (params, variables, state.optimizer), rows
-        )
-        network = rebuild(graphdef, params, variables)
+        learner = Learner(params, variables, state.optimizer, state.schedules, jnp.zeros((), bool))
+        epochs = Epochs(graphdef, optimizer, config, hyper, lesson, state.network_states)
+        learner, updates = epochs.run(learner, shuffle_key)
+        network = rebuild(graphdef, learner.params, learner.variables)
         with _counted(rollout, config):
             network.update_statistics(rollout.rollout_extras)
         _, params, variables = nnx.split(network, nnx.Param, ...)
         tally, episodes = tally_episodes(state.tally, rollout.rewards, rollout.done)
-        metrics = _metrics(losses, rollout, params, config) | episodes
-        following = LoopState(params, variables, opt_state, network_states, env_states, tally, key)
+        metrics = _over_updates(updates) | _of_rollout(rollout, params, config) | episodes
+        following = LoopState(
+            params=params,
+            variables=variables,
+            optimizer=learner.optimizer,
+            schedules=learner.schedules,
+            network_states=network_states,
+            env_states=env_states,
+            rewards=rewards,
+            tally=tally,
+            key=key,
+        )
         return following, metrics
 
-    return jax.jit(iteration, donate_argnums=0)
+    return iteration
+
+
+def _learning_rewards(
+    graphdef: Any, state: RewardState | None, rollout: Transition, hyper: Hyperparameters
+) -> tuple[RewardState | None, Transition]:
+    """The rollout with rewards as the losses see them: scaled, or normalised."""
+    if state is None:
+        rewards = jax.tree.map(lambda reward: reward * hyper.reward_scaling, rollout.rewards)
+        return None, dataclasses.replace(rollout, rewards=rewards)
+    normalizer = rebuild(graphdef, state.variables)
+    normalizer.discount.set_value(hyper.discounts(rollout.rewards))
+    out = normalizer.unroll(state.sums, rollout.rewards, rollout.done)
+    normalizer.update_statistics(out.rollout_extras)
+    rewards = normalizer.scaled(rollout.rewards)
+    following = RewardState(nnx.split(normalizer)[1], out.next_state)
+    return following, dataclasses.replace(rollout, rewards=rewards)
 
 
 def _counted(rollout: Transition, config: PPOConfig) -> AbstractContextManager[None]:
@@ -75,64 +102,20 @@ def _counted(rollout: Transition, config: PPOConfig) -> AbstractContextManager[N
     return counting_only(~rollout.truncated) if config.truncation == "mask" else nullcontext()
 
 
-def shuffled_rows(key: Key[Array, ""], config: PPOConfig) -> Int[Array, "updates rows"]:
-    """Which environments each update sees: every epoch a new partition into minibatches."""
-    keys = jax.random.split(key, config.n_epochs)
-    rows = jax.vmap(lambda k: jax.random.permutation(k, config.n_envs))(keys)
-    return rows.reshape(config.n_epochs * config.n_minibatches, -1)
+def _over_updates(updates: dict[str, Array]) -> dict[str, Array]:
+    """Averages over the updates that were computed; a few are better told by the first or last."""
+    computed = updates.pop("computed")
+    deviation = updates.pop("replay/ratio_deviation")
+    applied = updates.pop("updates")
+    metrics = {
+        name: jnp.sum(jnp.where(computed > 0, values, 0.0)) / jnp.sum(computed)
+        for name, values in updates.items()
+    }
+    return metrics | {"replay/ratio_max_deviation": deviation[0], "updates": jnp.sum(applied)}
 
 
-class _Minibatches:
-    """The update of one minibatch, closed over the rollout."""
-
-    def __init__(
-        self,
-        graphdef: Any,
-        optimizer: optax.GradientTransformation,
-        config: PPOConfig,
-        rollout: Transition,
-        network_states: PyTree,
-    ):
-        self._graphdef = graphdef
-        self._optimizer = optimizer
-        self._config = config
-        self._rollout = dataclasses.replace(rollout, metrics={})
-        self._network_states = network_states
-
-    def update(
-        self, carry: tuple[PyTree, PyTree, PyTree], rows: Int[Array, " rows"]
-    ) -> tuple[tuple[PyTree, PyTree, PyTree], dict[str, Array]]:
-        """One gradient step on the environments ``rows``."""
-        params, variables, opt_state = carry
-        rollout = jax.tree.map(lambda leaf: leaf[:, rows], self._rollout)
-        initial = jax.tree.map(lambda leaf: leaf[rows], self._network_states)
-
-        def loss(params: PyTree) -> tuple[Array, tuple[dict[str, Any], PyTree]]:
-            network = rebuild(self._graphdef, params, variables)
-            value, metrics = ppo_loss(network, initial, rollout, self._config)
-            return value, (metrics, nnx.split(network, nnx.Param, ...)[2])
-
-        (value, (metrics, variables)), grads = jax.value_and_grad(loss, has_aux=True)(params)
-        updates, opt_state = self._optimizer.update(grads, opt_state, params)
-        params = optax.apply_updates(params, updates)
-        scalars: dict[str, Array] = {}
-        for name, entry in metrics.items():
-            scalars |= summarize(entry, name, self._config.logging_percentiles)
-        if LoggingLevel.LOSSES in self._config.logging_level:
-            scalars["losses/total"] = value
-        if LoggingLevel.GRAD_NORM in self._config.logging_level:
-            scalars["grad_norm"] = optax.tree.norm(grads)
-        return (params, variables, opt_state), scalars
-
-
-def _metrics(
-    losses: dict[str, Array], rollout: Transition, params: PyTree, config: PPOConfig
-) -> dict[str, Array]:
-    """Averages over the updates, and whatever else the logging level asks for."""
-    level, percentiles = config.logging_level, config.logging_percentiles
-    deviation = losses.pop("replay/ratio_deviation")
-    metrics = {name: jnp.mean(values) for name, values in losses.items()}
-    metrics["replay/ratio_max_deviation"] = deviation[0]
+def _of_rollout(rollout: Transition, params: Any, config: PPOConfig) -> dict[str, Array]:
+    """Whatever the logging level asks for of the rollout and the parameters."""
     wanted = {
         LoggingLevel.ENV_METRICS: ("env", rollout.metrics["env"]),
         LoggingLevel.NETWORK_METRICS: ("net", rollout.metrics["net"]),
@@ -148,7 +131,8 @@ def _metrics(
         ),
         LoggingLevel.WEIGHTS: ("weights", params),
     }
+    metrics: dict[str, Array] = {}
     for group, (prefix, tree) in wanted.items():
-        if group in level:
-            metrics |= summarize(tree, prefix, percentiles)
+        if group in config.logging_level:
+            metrics |= summarize(tree, prefix, config.logging_percentiles)
     return metrics

@@ -1,7 +1,7 @@
 """How a config checks itself: each rule once, each error with field, value, rule and remedy."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 
@@ -34,14 +34,27 @@ def number(
 ) -> None:
     """Raises unless the field is a finite number within the bounds (or None, if optional)."""
     value = getattr(config, name)
-    if optional and value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(
-            f"{_where(config, name)}: expected a number (a Python float), got {value!r}"
+    if not (optional and value is None):
+        where = _where(config, name)
+        check_number(
+            value, where, above=above, at_least=at_least, at_most=at_most, optional=optional
         )
+
+
+def check_number(
+    value: Any,
+    where: str,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    optional: bool = False,
+) -> None:
+    """Raises unless the value is a finite number within the bounds; ``where`` names it."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{where}: expected a number (a Python float), got {value!r}")
     bounds = {"above": above, "at least": at_least, "at most": at_most}
-    rule = " and ".join(f"{word} {bound}" for word, bound in bounds.items() if bound is not None)
+    rule = " and".join(f" {word} {bound}" for word, bound in bounds.items() if bound is not None)
     remedy = None
     if not math.isfinite(value):
         remedy = "give a finite one"
@@ -53,9 +66,32 @@ def number(
         remedy = f"the nearest legal value is {at_most}"
     if remedy is not None:
         raise ValueError(
-            f"{_where(config, name)}: expected a finite number {rule}, got {value}; {remedy}"
+            f"{where}: expected a finite number{rule}, got {value}; {remedy}"
             + (", or None" if optional else "")
         )
+
+
+def number_or_schedule(
+    config: Any, name: str, *, above: float | None = None, at_least: float | None = None
+) -> None:
+    """Raises unless the field is a schedule (a function), or a number within the bounds."""
+    if not callable(getattr(config, name)):
+        number(config, name, above=above, at_least=at_least)
+
+
+def numbers_by_key(config: Any, name: str, *, at_least: float, at_most: float) -> None:
+    """Raises unless the field is a number within the bounds, or a dict of them with str keys."""
+    value = getattr(config, name)
+    if not isinstance(value, Mapping):
+        number(config, name, at_least=at_least, at_most=at_most)
+        return
+    if not value or not all(isinstance(key, str) for key in value):
+        raise TypeError(
+            f"{_where(config, name)}: expected a number or a dict of numbers by reward key (str), "
+            f"got {value!r}"
+        )
+    for key, entry in value.items():
+        check_number(entry, f"{_where(config, name)}[{key!r}]", at_least=at_least, at_most=at_most)
 
 
 def one_of(config: Any, name: str, choices: Collection[str]) -> None:

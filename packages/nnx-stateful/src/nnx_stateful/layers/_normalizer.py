@@ -91,6 +91,11 @@ class Normalizer(StatefulModule):
         high, low = np.asarray(self.counter[...]).tolist()
         return high * 2**32 + low
 
+    @property
+    def std(self) -> PyTree:
+        """Running standard deviation, in the tree of the input: what inputs are divided by."""
+        return jax.tree.map(self._std, self.mean.get_value(), self.M2.get_value())
+
     def __call__(
         self, state: PyTree, x: PyTree, rollout_extras: PyTree = None
     ) -> StatefulModuleOutput:
@@ -118,11 +123,13 @@ class Normalizer(StatefulModule):
         self.counter.set_value(add_to_count(count, new))
 
     def _standardize(self, x: Array, mean: Array, m2: Array) -> Array:
+        y = (x - mean) / self._std(mean, m2)
+        return y if self.clip is None else jnp.clip(y, -self.clip, self.clip)
+
+    def _std(self, mean: Array, m2: Array) -> Array:
         count = count_as_float(self.counter[...], mean.dtype)
         variance = jnp.maximum(m2 / jnp.maximum(count, 1), self.epsilon)
-        std = jnp.where(count > 0, jnp.sqrt(variance), self.initial_std)
-        y = (x - mean) / std.astype(mean.dtype)
-        return y if self.clip is None else jnp.clip(y, -self.clip, self.clip)
+        return jnp.where(count > 0, jnp.sqrt(variance), self.initial_std).astype(mean.dtype)
 
 
 def _zeros(shape: Shape, path: str) -> PyTree:

@@ -1,0 +1,185 @@
+"""The updates of an iteration: epochs of minibatches, until the policy has moved far enough."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jaxtyping import Array, Bool, Int, Key
+from nnx_stateful import PyTree, rebuild
+
+from ._any_row import any_row
+from ._estimates import Estimates, estimate, steps_left_out, with_normalized_advantages
+from ._hyperparameters import Hyperparameters, ScheduleState, entropy_scale, learning_rate
+from ._logging_level import LoggingLevel
+from ._loss import ppo_loss
+from ._metrics import summarize
+from ._optimizer import Optimizer
+from ._pairing import match_rewards
+from ._ppo_config import PPOConfig
+from ._types import Transition
+from .samplers import entropy_scaled
+
+ADAPTATION = 1.5
+"""Factor by which the learning rate is adapted, at each update at most."""
+SCALE_BOUNDS = (0.01, 10.0)
+"""Bounds of what adaptation may make of the learning rate."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Learner:
+    """What updates change.
+
+    Attributes:
+      params: trainable parameters.
+      variables: the network's other variables.
+      optimizer: state of the optimiser.
+      schedules: how far the schedules have come.
+      stopped: () whether this iteration's remaining updates are skipped.
+    """
+
+    params: PyTree
+    variables: PyTree
+    optimizer: PyTree
+    schedules: ScheduleState
+    stopped: Bool[Array, ""]
+
+
+class Epochs:
+    """All updates on one rollout.
+
+    Args:
+      graphdef: structure of the network.
+      optimizer: from gradients to parameters.
+      config: the algorithm.
+      hyper: its numbers.
+      rollout: the rollout, leaves (T, B, ...).
+      network_states: carry state before its first step, leaves (B, ...).
+    """
+
+    def __init__(
+        self,
+        graphdef: Any,
+        optimizer: Optimizer,
+        config: PPOConfig,
+        hyper: Hyperparameters,
+        rollout: Transition,
+        network_states: PyTree,
+    ):
+        self._graphdef = graphdef
+        self._optimizer = optimizer
+        self._config = config
+        self._hyper = hyper
+        self._rollout = dataclasses.replace(rollout, metrics={})
+        self._network_states = network_states
+        self._estimates: Estimates | None = None
+        if not config.recompute_advantages:
+            values = match_rewards(rollout.network_output.value_estimates, rollout.rewards)
+            self._estimates = estimate(rollout, values, config, hyper)
+            if config.normalize_over == "rollout":
+                left_out = steps_left_out(rollout, config)
+                self._estimates = with_normalized_advantages(self._estimates, left_out)
+
+    def run(self, learner: Learner, key: Key[Array, ""]) -> tuple[Learner, dict[str, Array]]:
+        """Runs all updates; returns the metrics of each, leaves (updates,)."""
+        rows = shuffled_rows(key, self._config)
+        first = jnp.arange(rows.shape[0]) == 0
+        return jax.lax.scan(self._update, learner, (rows, first))
+
+    def _update(
+        self, learner: Learner, inputs: tuple[Int[Array, " rows"], Bool[Array, ""]]
+    ) -> tuple[Learner, dict[str, Array]]:
+        """One update, or none once the iteration has stopped."""
+        rows, first = inputs
+        if self._config.target_kl is None:
+            learner, metrics = self._step(learner, rows, first)
+        else:
+            learner, metrics = self._step_unless_stopped(learner, rows, first)
+        schedules = dataclasses.replace(learner.schedules, updates=learner.schedules.updates + 1)
+        return dataclasses.replace(learner, schedules=schedules), metrics
+
+    def _step_unless_stopped(
+        self, learner: Learner, rows: Int[Array, " rows"], first: Bool[Array, ""]
+    ) -> tuple[Learner, dict[str, Array]]:
+        """One gradient step, if the divergence before it and all others is below the target."""
+        skipped = jax.tree.map(
+            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
+            jax.eval_shape(self._step, learner, rows, first)[1],
+        )
+
+        def step(learner: Learner) -> tuple[Learner, dict[str, Array]]:
+            following, metrics = self._step(learner, rows, first)
+            stopped = learner.stopped | (metrics["replay/kl"] > self._hyper.target_kl)
+            following = jax.tree.map(
+                lambda old, new: jnp.where(stopped, old, new), learner, following
+            )
+            metrics["updates"] = jnp.where(stopped, 0.0, metrics["updates"])
+            metrics["computed"] = jnp.where(learner.stopped, 0.0, metrics["computed"])
+            return dataclasses.replace(following, stopped=stopped), metrics
+
+        return jax.lax.cond(
+            any_row(~learner.stopped), step, lambda learner: (learner, skipped), learner
+        )
+
+    def _step(
+        self, learner: Learner, rows: Int[Array, " rows"], first: Bool[Array, ""]
+    ) -> tuple[Learner, dict[str, Array]]:
+        """One gradient step on the environments ``rows``."""
+        config, hyper = self._config, self._hyper
+        rollout, estimates = jax.tree.map(
+            lambda leaf: leaf[:, rows], (self._rollout, self._estimates)
+        )
+        initial = jax.tree.map(lambda leaf: leaf[rows], self._network_states)
+        updates = learner.schedules.updates
+
+        def loss(params: PyTree) -> tuple[Array, tuple[dict[str, Any], PyTree]]:
+            network = rebuild(self._graphdef, params, learner.variables)
+            with entropy_scaled(entropy_scale(config, hyper, updates)):
+                value, metrics = ppo_loss(network, initial, rollout, config, hyper, estimates)
+            return value, (metrics, nnx.split(network, nnx.Param, ...)[2])
+
+        (value, (metrics, variables)), grads = jax.value_and_grad(loss, has_aux=True)(
+            learner.params
+        )
+        scale = learner.schedules.learning_rate_scale
+        if config.desired_kl is not None:
+            adapted = adapted_scale(scale, metrics["replay/kl"], hyper.desired_kl)
+            scale = jnp.where(first, scale, adapted)
+        own = self._optimizer.has_own_rate
+        rate = scale if own else scale * learning_rate(config, hyper, updates)
+        params, optimizer = self._optimizer.step(
+            hyper, rate, grads, learner.optimizer, learner.params
+        )
+        following = Learner(
+            params, variables, optimizer, ScheduleState(updates, scale), learner.stopped
+        )
+        scalars = {"computed": jnp.ones(()), "updates": jnp.ones(())}
+        scalars["learning_rate_scale" if own else "learning_rate"] = jnp.asarray(rate)
+        for name, entry in metrics.items():
+            scalars |= summarize(entry, name, config.logging_percentiles)
+        if LoggingLevel.LOSSES in config.logging_level:
+            scalars["losses/total"] = value
+        if LoggingLevel.GRAD_NORM in config.logging_level:
+            scalars["grad_norm"] = optax.tree.norm(grads)
+        return following, scalars
+
+
+def adapted_scale(scale: Array, divergence: Array, desired: Any) -> Array:
+    """The learning rate's factor, after a divergence (nats) that was above or below the desired.
+
+    Above twice the desired one it is divided by 1.5, below half of it multiplied (Rudin et al.
+    2022, arXiv 2109.11978), within a hundredth and ten times.
+    """
+    scale = jnp.where(divergence > 2.0 * desired, scale / ADAPTATION, scale)
+    scale = jnp.where(divergence < 0.5 * desired, scale * ADAPTATION, scale)
+    return jnp.clip(scale, *SCALE_BOUNDS)
+
+
+def shuffled_rows(key: Key[Array, ""], config: PPOConfig) -> Int[Array, "updates rows"]:
+    """Which environments each update sees: every epoch a new partition into minibatches."""
+    keys = jax.random.split(key, config.n_epochs)
+    rows = jax.vmap(lambda k: jax.random.permutation(k, config.n_envs))(keys)
+    return rows.reshape(config.updates_per_iteration, -1)

@@ -1,0 +1,191 @@
+"""The rollout that is to be proved: run, traced, and held against what was stored of it."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from nnx_stateful import (
+    PyTree,
+    StatefulModule,
+    has_carry,
+    initial_state,
+    rebuild,
+    rekey_noise,
+    reset_rows,
+)
+
+from ._env_batch import EnvBatch
+from ._replay_arrays import Deviations, key_kinds, leaf_deviations, without_keys
+from ._replay_probe import StepTrace, own_extras, traced
+from ._types import Transition
+
+UnrollFn = Callable[..., tuple[PyTree, Any, Transition]]
+"""A rollout function with the arguments and results of :func:`unroll_env`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RolledOut:
+    """A rollout and what really happened in it; arrays on the host, keys as bits.
+
+    Attributes:
+      start: the carry state that the rollout function was given, leaves (B, ...).
+      trace: what the network saw and did, leaves (T, B, ...).
+      fresh: the carry after each step if every row was reset, leaves (T, B, ...).
+      stored: the rollout as it was returned; its extras are the network's own.
+      returned: the carry state that was returned, leaves (B, ...).
+      variables: the network's variables after the rollout (on the device).
+      changed: paths of variables that the rollout changed, RNG streams excepted.
+      advanced: paths of RNG streams that it advanced.
+      kinds: key implementations of (carry state, observations, extras).
+    """
+
+    start: PyTree
+    trace: StepTrace
+    fresh: PyTree
+    stored: Transition
+    returned: PyTree
+    variables: Any
+    changed: tuple[str, ...]
+    advanced: tuple[str, ...]
+    kinds: PyTree
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return self.stored.done.shape[0]
+
+    def state_before(self, step: int) -> PyTree:
+        """The carry state with which the network began a step, leaves (B, ...)."""
+        return jax.tree.map(lambda leaf: leaf[step], self.trace.state)
+
+    @property
+    def states_after(self) -> PyTree:
+        """The carry after each step and its resets, leaves (T, B, ...)."""
+        return self.reset_by(self.stored.done)
+
+    def reset_by(self, done: np.ndarray) -> PyTree:
+        """The carry after each step with the rows of ``done`` (T, B) reset."""
+
+        def pick(fresh: np.ndarray, kept: np.ndarray) -> np.ndarray:
+            return np.where(done.reshape(done.shape + (1,) * (kept.ndim - 2)), fresh, kept)
+
+        return jax.tree.map(pick, self.fresh, self.trace.next_state)
+
+
+def roll_out(
+    env: Any,
+    networks: StatefulModule,
+    n_envs: int,
+    length: int,
+    seed: int,
+    unroll_fn: UnrollFn,
+    cast: Callable[[PyTree], PyTree],
+) -> RolledOut:
+    """Runs the rollout function twice on a traced copy, the second time from where it got to.
+
+    So the rollout that is returned begins in the middle of episodes, as in training.
+    """
+    network = traced(networks, cast)
+    graphdef, before = nnx.split(network)
+    kinds: list[PyTree] = []
+
+    @jax.jit
+    def run(variables: Any, state: PyTree, env_state: Any, key: Any) -> Any:
+        net = rebuild(graphdef, variables)
+        returned, env_state, rollout = unroll_fn(env, env_state, net, state, length, key)
+        trace = rollout.rollout_extras
+        if not isinstance(trace, StepTrace):
+            raise TypeError(
+                "verify_replay: expected unroll_fn to store what the network emitted as "
+                f"rollout_extras in the Transition, got {type(trace).__name__}; store "
+                "out.rollout_extras as it is, stacked over time"
+            )
+        rows = jnp.ones(n_envs, bool)
+        fresh = trace.next_state
+        if has_carry(fresh):
+            fresh = jax.vmap(lambda rows_of: reset_rows(net, rows_of, rows))(fresh)
+        stored = dataclasses.replace(
+            rollout, obs=cast(rollout.obs), metrics={}, rollout_extras=None
+        )
+        kinds.append(key_kinds((state, trace.obs, own_extras(trace))))
+        seen = without_keys((state, trace, fresh, stored, returned))
+        return (returned, env_state), seen, nnx.state(net)
+
+    key = jax.random.key(seed)
+    env_key, noise_key, first_key, second_key = jax.random.split(key, 4)
+    state = rekey_noise(initial_state(network, n_envs), noise_key)
+    env_state = EnvBatch(env, n_envs).reset(env_key)
+    after, _, variables = run(before, state, env_state, first_key)
+    _, seen, variables = run(variables, *after, second_key)
+    start, trace, fresh, stored, returned = jax.device_get(seen)
+    changed, advanced = _changed(before, variables)
+    return RolledOut(start, trace, fresh, stored, returned, variables, changed, advanced, kinds[-1])
+
+
+def rollout_deviations(rolled: RolledOut) -> Deviations:
+    """Compares what was stored and returned with what the network saw and did.
+
+    ``carry`` at step t compares the carry state with which the network began the step with the
+    one that was given (t = 0), or that the step before left, reset where its ``done`` is set.
+    ``returned`` does so with the carry state that was returned, at the last step.
+    """
+    found: Deviations = {}
+    after = rolled.states_after
+    expected = jax.tree.map(
+        lambda first, later: np.concatenate([first[None], later[:-1]]), rolled.start, after
+    )
+    found |= leaf_deviations("carry", "", expected, rolled.trace.state)
+    found |= leaf_deviations("obs", "", rolled.trace.obs, rolled.stored.obs)
+    stored, given = rolled.stored.network_output, rolled.trace.output
+    for kind, field in OUTPUT_FIELDS.items():
+        found |= leaf_deviations(kind, "", getattr(given, field), getattr(stored, field))
+    last = leaf_deviations(
+        "returned",
+        "",
+        jax.tree.map(lambda leaf: leaf[-1:], after),
+        jax.tree.map(lambda leaf: leaf[None], rolled.returned),
+    )
+    found |= {name: pad(row, rolled.steps - 1, rolled.steps) for name, row in last.items()}
+    return found
+
+
+OUTPUT_FIELDS = {
+    "log_likelihood": "loglikelihoods",
+    "value": "value_estimates",
+    "action": "actions",
+}
+"""Kind of quantity -> field of PPONetworkOutput."""
+
+
+def pad(part: np.ndarray, begin: int, steps: int) -> np.ndarray:
+    """Places (W, B) at step ``begin`` of zeros (``steps``, B)."""
+    padded = np.zeros((steps, part.shape[1]))
+    padded[begin : begin + part.shape[0]] = part
+    return padded
+
+
+def shift_of_done(rolled: RolledOut) -> int:
+    """Returns by how many steps ``done`` was stored late (or, below 0, early); 0 if not shifted."""
+    began = jax.tree.map(lambda leaf: leaf[2:-1], rolled.trace.state)
+    for shift in (1, -1):
+        done = np.roll(rolled.stored.done, -shift, axis=0)
+        reset = jax.tree.map(lambda leaf: leaf[1:-2], rolled.reset_by(done))
+        deviations = leaf_deviations("carry", "", reset, began)
+        if all(not leaf.any() for leaf in deviations.values()):
+            return shift
+    return 0
+
+
+def _changed(before: Any, after: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Paths of the variables that differ: (RNG streams excepted, RNG streams alone)."""
+    found: dict[bool, list[str]] = {False: [], True: []}
+    pairs = zip(nnx.to_flat_state(before), nnx.to_flat_state(after), strict=True)
+    for (path, old), (_, new) in pairs:
+        leaves = zip(jax.tree.leaves(without_keys(old)), jax.tree.leaves(without_keys(new)), strict=True)
+        if not all(np.array_equal(a, b) for a, b in leaves):
+            found[isinstance(old, nnx.RngState)].append("/".join(map(str, path)))
+    return tuple(found[False]), tuple(found[True])

@@ -1,0 +1,178 @@
+"""Replays of a rollout through ``unroll``: restarted at every step, in windows, and as a whole."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from nnx_stateful import PyTree, StatefulModule, extract_activations, rebuild, with_recording
+
+from ._replay_arrays import (
+    Deviations,
+    leaf_deviations,
+    other_noise,
+    ratio_deviations,
+    with_keys,
+    without_keys,
+    without_noise_keys,
+)
+from ._replay_probe import own_extras
+from ._replay_rollout import OUTPUT_FIELDS, RolledOut, pad
+
+WINDOW = 3
+"""Steps of a window: one before a reset and two after it, or two before and one after."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Played:
+    """Results of W steps; arrays on the host.
+
+    Attributes:
+      output: the network's output, leaves (W, B, ...).
+      module_outputs: the output of modules by path, leaves (W, B, ...).
+      regularization_loss: (W, B).
+      last_state: carry state after the last of them and its resets, leaves (B, ...).
+    """
+
+    output: PyTree
+    module_outputs: dict[str, PyTree]
+    regularization_loss: np.ndarray
+    last_state: PyTree
+
+
+class Replays:
+    """Replays parts of a rollout with the variables that the rollout left.
+
+    Args:
+      networks: the network; it is left as it is.
+      rolled: the rollout.
+    """
+
+    def __init__(self, networks: StatefulModule, rolled: RolledOut):
+        self._rolled = rolled
+        graphdef, _ = nnx.split(with_recording(networks))
+
+        @jax.jit
+        def unroll(variables: Any, inputs: PyTree, done: Any) -> Any:
+            state, obs, extras = with_keys(inputs, rolled.kinds)
+            out = rebuild(graphdef, variables).unroll(state, obs, done, extras)
+            loss = jnp.asarray(out.regularization_loss)
+            loss = jnp.broadcast_to(loss.reshape(loss.shape + (1,) * (2 - loss.ndim)), done.shape)
+            played = (out.output, extract_activations(out.metrics), loss, out.next_state)
+            return without_keys(played)
+
+        self._unroll = unroll
+
+    def steps(self) -> Deviations:
+        """Restarts every step from the carry with which the rollout began it."""
+        return self._windows(1)
+
+    def steps_with_other_noise(self) -> Deviations:
+        """As :meth:`steps`, but noise that is drawn, and not replayed, comes out differently."""
+        return self._windows(1, other_noise, without_noise_keys)
+
+    def windows(self) -> Deviations:
+        """Restarts every window of a few steps, so that resets are replayed inside sequences."""
+        return self._windows(min(WINDOW, self._rolled.steps))
+
+    def sequence(self) -> Deviations:
+        """Replays the whole rollout from its start, as the loss does."""
+        whole = slice(0, self._rolled.steps)
+        return _compare(self._expected(whole), self._play(whole))
+
+    def growth(self) -> Deviations:
+        """How many times larger a small change of observations and first carry becomes.
+
+        It is 1 or more and never falls with time, as what happened once may come back.
+        """
+        whole = slice(0, self._rolled.steps)
+        size = 64 * float(np.finfo(self._rolled.stored.network_output_dtype).eps)
+        nudge = _Nudge(size)
+        changed = _compare(self._play(whole), self._play(whole, nudge, nudge))
+        return {
+            name: np.maximum(1.0, np.maximum.accumulate(leaf.max(axis=1, keepdims=True)) / size)
+            for name, leaf in changed.items()
+        }
+
+    def _windows(
+        self,
+        length: int,
+        change: Callable[[PyTree], PyTree] = lambda state: state,
+        compared: Callable[[PyTree], PyTree] = lambda state: state,
+    ) -> Deviations:
+        steps = self._rolled.steps
+        found: Deviations = {}
+        for begin in range(steps - length + 1):
+            window = slice(begin, begin + length)
+            deviations = _compare(self._expected(window), self._play(window, change), compared)
+            for name, part in deviations.items():
+                padded = pad(part, begin + length - part.shape[0], steps)
+                found[name] = np.maximum(found.get(name, padded), padded)
+        return found
+
+    def _play(
+        self,
+        window: slice,
+        change_state: Callable[[PyTree], PyTree] = lambda state: state,
+        change_obs: Callable[[PyTree], PyTree] = lambda obs: obs,
+    ) -> Played:
+        rolled = self._rolled
+        first = rolled.start if window.start == 0 else rolled.state_before(window.start)
+        obs, extras = jax.tree.map(
+            lambda leaf: leaf[window], (rolled.stored.obs, own_extras(rolled.trace))
+        )
+        inputs = (change_state(first), change_obs(obs), extras)
+        done = rolled.stored.done[window]
+        return Played(*jax.device_get(self._unroll(rolled.variables, inputs, done)))
+
+    def _expected(self, window: slice) -> Played:
+        rolled = self._rolled
+        trace = rolled.trace
+        output, modules, loss = jax.tree.map(
+            lambda leaf: leaf[window],
+            (rolled.stored.network_output, trace.module_outputs, trace.regularization_loss),
+        )
+        after = jax.tree.map(lambda leaf: leaf[window.stop - 1], rolled.states_after)
+        return Played(output, modules, loss, after)
+
+
+def _compare(
+    expected: Played, got: Played, compared: Callable[[PyTree], PyTree] = lambda state: state
+) -> Deviations:
+    """Compares what was with what is; carry states, (1, B), after ``compared`` was applied."""
+    found = ratio_deviations(expected.output.loglikelihoods, got.output.loglikelihoods)
+    for kind, field in OUTPUT_FIELDS.items():
+        found |= leaf_deviations(
+            kind, "", getattr(expected.output, field), getattr(got.output, field)
+        )
+    found |= leaf_deviations("loss", "", expected.regularization_loss, got.regularization_loss)
+    states = (
+        jax.tree.map(lambda leaf: leaf[None], compared(state))
+        for state in (expected.last_state, got.last_state)
+    )
+    found |= leaf_deviations("carry", "", *states)
+    for path, output in expected.module_outputs.items():
+        if path in got.module_outputs:
+            found |= leaf_deviations("module", path, output, got.module_outputs[path])
+    return found
+
+
+class _Nudge:
+    """Changes every float of a tree by ``size``, relative where it is above 1, up or down."""
+
+    def __init__(self, size: float):
+        self._size = size
+        self._random = np.random.default_rng(0)
+
+    def __call__(self, tree: PyTree) -> PyTree:
+        return jax.tree.map(self._nudged, tree)
+
+    def _nudged(self, leaf: Any) -> Any:
+        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            return leaf
+        sign = self._random.choice([-1.0, 1.0], leaf.shape)
+        change = self._size * sign * np.maximum(1.0, np.abs(leaf))
+        return leaf + change.astype(leaf.dtype)
