@@ -117,7 +117,7 @@ def test_resumed_training_equals_uninterrupted_training(env, trained, saved):
 
 def test_checkpoint_holds_no_pickle_and_notes_version_and_config(saved):
     record = json.loads((saved / "checkpoint.json").read_text())
-    assert (record["version"], record["steps_taken"]) == (1, 2 * ITERATION)
+    assert (record["version"], record["steps_taken"]) == (2, 2 * ITERATION)
     assert record["config"]["ppo"]["n_envs"] == 4
     assert not [file for file in saved.rglob("*") if "pickle" in file.name or "pkl" in file.name]
 
@@ -221,13 +221,13 @@ def test_loading_another_folder_raises_and_points_to_the_checkpoint(tmp_path, en
 
 def test_loading_a_newer_format_raises(env, saved):
     file = saved / "checkpoint.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 2}))
-    with pytest.raises(ValueError, match=r"expected format .* version 1, got .* version 2"):
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 3}))
+    with pytest.raises(ValueError, match=r"expected format .* version 2, got .* version 3"):
         load_checkpoint(saved, make_network(), env, make_config())
 
 
 def test_loading_another_width_raises_with_path_and_shapes(env, saved):
-    expected = r"networks/child_modules/1/bias/value: expected float32\[18\], got float32\[15\]"
+    expected = r"params/child_modules/1/bias/value: expected float32\[18\], got float32\[15\]"
     with pytest.raises(ValueError, match=expected):
         load_checkpoint(saved, make_network(hidden=6), env, make_config())
 
@@ -261,9 +261,9 @@ def largest(folder):
     [
         ("[]", "expected a JSON object, got a list"),
         ('{"format": "nnx-ppo', "expected a JSON object, got text that is none"),
-        ('{"format": "nnx-ppo-train checkpoint", "version": 1}', "expected the entries leaves"),
+        ('{"format": "nnx-ppo-train checkpoint", "version": 2}', "expected the entries leaves"),
         (
-            '{"format": "nnx-ppo-train checkpoint", "version": 1, "steps_taken": 1, '
+            '{"format": "nnx-ppo-train checkpoint", "version": 2, "steps_taken": 1, '
             '"leaves": {"a": {}}}',
             "expected the entries leaves",
         ),

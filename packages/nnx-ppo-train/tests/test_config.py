@@ -8,6 +8,13 @@ from nnx_ppo_train import EvalConfig, LoggingLevel, PPOConfig, TrainConfig, Vide
 
 CONFIGS = (PPOConfig, EvalConfig, VideoConfig, TrainConfig)
 
+# what is 0 by default and counts
+COUNT_FROM_ZERO = [
+    (-3, ValueError, "whole number of at least 0, got -3; the nearest legal value is 0"),
+    (2.0, TypeError, "expected a whole number .*, got 2.0"),
+    (True, TypeError, "expected a whole number .*, got True"),
+    (None, TypeError, "expected a whole number .*, got None"),
+]
 COUNT = [
     (0, ValueError, "whole number of at least 1, got 0; the nearest legal value is 1"),
     (-3, ValueError, "got -3; the nearest legal value is 1"),
@@ -68,7 +75,11 @@ BAD = {
         "rollout_length": COUNT,
         "total_steps": COUNT,
         "gae_lambda": FRACTION,
-        "discounting_factor": FRACTION,
+        "discounting_factor": [
+            *FRACTION,
+            ({}, TypeError, "a dict of numbers by reward key"),
+            ({1: 0.9}, TypeError, "a dict of numbers by reward key"),
+        ],
         "clip_range": [*POSITIVE, *NOT_NONE],
         "learning_rate": [*POSITIVE, *NOT_NONE],
         "normalize_advantages": YES_OR_NO,
@@ -84,6 +95,27 @@ BAD = {
             ("cosine", ValueError, "expected one of 'constant', 'linear', got 'cosine'"),
             (None, ValueError, "expected one of 'constant', 'linear', got None"),
         ],
+        "desired_kl": POSITIVE_OR_NONE,
+        "target_kl": POSITIVE_OR_NONE,
+        "entropy_scale": WEIGHT,
+        "entropy_schedule": [("cosine", ValueError, "expected one of 'constant', 'linear'")],
+        "value_clip_range": POSITIVE_OR_NONE,
+        "huber_delta": POSITIVE_OR_NONE,
+        "recompute_advantages": YES_OR_NO,
+        "normalize_over": [
+            ("batch", ValueError, "expected one of 'minibatch', 'rollout', got 'batch'"),
+            ("rollout", ValueError, "expected 'minibatch' where recompute_advantages=True"),
+        ],
+        "reward_scaling": [*POSITIVE, *NOT_NONE],
+        "normalize_rewards": YES_OR_NO,
+        "bptt_length": [
+            *[case for case in COUNT if case[0] is not None],
+            (3, ValueError, r"expected a divisor of 20 .* got 3; the nearest legal value is 2"),
+        ],
+        "burn_in": [
+            *COUNT_FROM_ZERO,
+            (20, ValueError, "fewer steps than rollout_length=20 .* nearest legal value is 19"),
+        ],
         "truncation": [
             ("end", ValueError, "expected one of 'bootstrap', 'mask', got 'end'"),
             (None, ValueError, "expected one of 'bootstrap', 'mask', got None"),
@@ -95,6 +127,8 @@ BAD = {
         "every_steps": COUNT,
         "n_envs": COUNT,
         "max_episode_length": COUNT,
+        "seeds": [("new", ValueError, "expected one of 'fixed', 'fresh', got 'new'")],
+        "deterministic": YES_OR_NO,
         "logging_level": LEVEL,
         "logging_percentiles": PERCENTILES,
     },
@@ -125,6 +159,10 @@ BAD = {
             (1.5, TypeError, "expected a whole number .*, got 1.5"),
         ],
         "checkpoint_every_steps": COUNT,
+        "target_return": [
+            (math.inf, ValueError, "expected a finite number, got inf; give a finite one"),
+            ("450", TypeError, "expected a number .*, got '450'"),
+        ],
     },
 }
 
@@ -255,3 +293,74 @@ def test_config_is_frozen_and_keyword_only(config):
 def test_replacing_a_field_validates_again():
     with pytest.raises(ValueError, match=r"PPOConfig\.clip_range"):
         dataclasses.replace(PPOConfig(), clip_range=-0.2)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (
+            {"discounting_factor": {"a": 1.5}},
+            r"discounting_factor\['a'\]: .* at most 1.0, got 1.5; the nearest legal value is 1.0",
+        ),
+        (
+            {"learning_rate": lambda count: 1e-3, "learning_rate_schedule": "linear"},
+            "learning_rate_schedule: expected 'constant' where learning_rate is a schedule itself",
+        ),
+        (
+            {"entropy_scale": lambda count: 1.0, "entropy_schedule": "linear"},
+            "entropy_schedule: expected 'constant' where entropy_scale is a schedule itself",
+        ),
+        (
+            {"normalize_over": "rollout", "normalize_advantages": False},
+            "normalize_over: 'rollout' has no effect with normalize_advantages=False",
+        ),
+        (
+            {"critic_loss_weight": 0.0, "value_clip_range": 0.2},
+            "value_clip_range: expected None where critic_loss_weight is 0",
+        ),
+        (
+            {"critic_loss_weight": 0, "huber_delta": 0.2},
+            "huber_delta: expected None where critic_loss_weight is 0",
+        ),
+        (
+            {"n_epochs": 1, "n_minibatches": 1, "target_kl": 0.1},
+            "target_kl: expected None where an iteration is one update",
+        ),
+        (
+            {"n_epochs": 1, "n_minibatches": 1, "desired_kl": 0.1},
+            "desired_kl: expected None where an iteration is one update",
+        ),
+        (
+            {"normalize_rewards": True, "reward_scaling": 0.1},
+            "reward_scaling: expected 1.0 where normalize_rewards=True",
+        ),
+        (
+            {"burn_in": 4, "bptt_length": 5},
+            r"bptt_length: expected a divisor of 16 \(rollout_length - burn_in\), got 5; .* is 4",
+        ),
+    ],
+)
+def test_combination_without_meaning_is_refused(options, match):
+    with pytest.raises(ValueError, match=f"PPOConfig.{match}"):
+        PPOConfig(**options)
+
+
+def test_target_return_without_evaluation_is_refused():
+    with pytest.raises(ValueError, match=r"target_return: expected None where eval.enabled=False"):
+        TrainConfig(eval=EvalConfig(enabled=False), target_return=1.0)
+
+
+@pytest.mark.parametrize(
+    "legal",
+    [
+        {"burn_in": 4, "bptt_length": 4},
+        {"bptt_length": 20},
+        {"normalize_over": "rollout", "recompute_advantages": False},
+        {"discounting_factor": {"left": 0.9, "right": 1.0}},
+        {"learning_rate": lambda count: 1e-3, "entropy_scale": lambda count: 0.5},
+        {"value_clip_range": 0.2, "huber_delta": 1.0, "target_kl": 0.1, "desired_kl": 0.01},
+    ],
+)
+def test_combination_with_meaning_is_taken(legal):
+    made = PPOConfig(**legal)
+    assert {name: getattr(made, name) for name in legal} == legal

@@ -13,9 +13,17 @@ BATCH, STEPS = 3, 8
 
 def sample_action(env, key):
     """A legal random action of one environment, by its `action_size` and `action_kind`."""
-    if env.action_kind == "discrete":
-        return jax.random.randint(key, (), 0, env.action_size, jnp.int32)
-    return jax.tree.map(lambda n: jax.random.uniform(key, (n,), minval=-1.0), env.action_size)
+    return random_action(env.action_size, env.action_kind, key)
+
+
+def random_action(size, kind, key):
+    if isinstance(size, dict):
+        kinds = kind if isinstance(kind, dict) else dict.fromkeys(size, kind)
+        return {name: random_action(size[name], kinds[name], key) for name in size}
+    if kind == "continuous":
+        return jax.random.uniform(key, (size,), minval=-1.0)
+    sizes = jnp.array(size)
+    return jax.random.randint(key, sizes.shape, 0, sizes, jnp.int32)
 
 
 def is_weak(leaf):

@@ -11,7 +11,7 @@ from nnx_ppo_train import LoggingLevel, PPOConfig, PPONetworkOutput, Transition,
 from nnx_stateful import StatefulModule, StatefulModuleOutput
 
 T, B = 4, 3
-BASE = {"n_envs": B, "n_minibatches": 1, "logging_level": LoggingLevel.ALL}
+BASE = {"n_envs": B, "rollout_length": T, "n_minibatches": 1, "logging_level": LoggingLevel.ALL}
 
 
 class Table(StatefulModule):
@@ -35,6 +35,7 @@ def make_rollout(rng, structure=lambda make: make()):
     done = rng.random((T, B)) < 0.4
     truncated = done & (rng.random((T, B)) < 0.5)
     new, value = draw(), draw()
+    old_value = jax.tree.map(lambda leaf: leaf + rng.normal(size=(T, B)), value)
     bootstrap = jax.tree.map(lambda leaf: np.where(truncated, leaf, 0.0), draw())
     last = draw()
     for b, v in zip(jax.tree.leaves(bootstrap), jax.tree.leaves(last), strict=True):
@@ -43,7 +44,7 @@ def make_rollout(rng, structure=lambda make: make()):
     action = np.zeros((T, B, 1))
     return Transition(
         obs={"action": action, "loglikelihood": new, "value": value},
-        network_output=PPONetworkOutput(action, old, value),
+        network_output=PPONetworkOutput(action, old, old_value),
         rewards=draw(),
         done=done,
         truncated=truncated,
@@ -70,40 +71,66 @@ def plain_advantages(reward, value, bootstrap, done, ignored, discount, lambda_)
 def plain_loss(rollout, config, penalty):
     keep = ~rollout.truncated if config.truncation == "mask" else np.ones((T, B), bool)
     obs, old = rollout.obs, rollout.network_output.loglikelihoods
+    old_value = rollout.network_output.value_estimates
+    baseline = obs["value"] if config.recompute_advantages else old_value
     advantage = plain_advantages(
         rollout.rewards,
-        obs["value"],
+        baseline,
         rollout.bootstrap_value,
         rollout.done,
         ~keep,
         config.discounting_factor,
         config.gae_lambda,
     )
-    critic = 0.5 * np.mean(advantage[keep] ** 2)
+    target = baseline + advantage
+    keep = keep & (np.arange(T)[:, None] >= config.burn_in)
+    critic = plain_value_loss(obs["value"] - target, config)
+    if config.value_clip_range is not None:
+        eps = config.value_clip_range
+        near = old_value + np.clip(obs["value"] - old_value, -eps, eps)
+        critic = np.maximum(critic, plain_value_loss(near - target, config))
     if config.normalize_advantages:
         kept = advantage[keep]
         advantage = (advantage - kept.mean()) / (kept.std() + 1e-8)
     ratio = np.exp(obs["loglikelihood"] - old)
     low, high = 1 - config.clip_range, 1 + config.clip_range
     surrogate = np.minimum(ratio * advantage, np.clip(ratio, low, high) * advantage)
-    return -surrogate[keep].mean() + config.critic_loss_weight * critic + penalty
+    return -surrogate[keep].mean() + config.critic_loss_weight * critic[keep].mean() + penalty
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"normalize_advantages": False, "clip_range": 0.1},
-        {"truncation": "mask"},
-        {"truncation": "mask", "normalize_advantages": False, "gae_lambda": 0.0},
-        {"critic_loss_weight": 0.25, "discounting_factor": 0.5, "gae_lambda": 1.0},
-    ],
-)
+def plain_value_loss(error, config):
+    delta = config.huber_delta
+    square = 0.5 * error**2
+    if delta is None:
+        return square
+    return np.where(np.abs(error) <= delta, square, delta * (np.abs(error) - 0.5 * delta))
+
+
+LOSS_OPTIONS = [
+    {"normalize_advantages": False},
+    {"normalize_advantages": False, "clip_range": 0.1},
+    {"truncation": "mask"},
+    {"truncation": "mask", "normalize_advantages": False, "gae_lambda": 0.0},
+    {"critic_loss_weight": 0.25, "discounting_factor": 0.5, "gae_lambda": 1.0},
+    {"value_clip_range": 0.3},
+    {"huber_delta": 0.5},
+    {"huber_delta": 0.5, "value_clip_range": 0.1, "recompute_advantages": False},
+    {"recompute_advantages": False},
+    {"recompute_advantages": False, "normalize_over": "rollout", "clip_range": 0.1},
+    {"burn_in": 2},
+    {"burn_in": 1, "truncation": "mask", "value_clip_range": 0.3, "bptt_length": 1},
+]
+
+
+@pytest.mark.parametrize("changes", [{}, *LOSS_OPTIONS], ids=str)
 def test_loss_equals_plain_arithmetic(changes):
     rollout = make_rollout(np.random.default_rng(0))
     config = PPOConfig(**BASE, **changes)
     loss, _ = ppo_loss(Table(penalty=0.7), (), rollout, config)
     np.testing.assert_allclose(loss, plain_loss(rollout, config, 0.7), rtol=2e-5)
+    if changes:
+        usual, _ = ppo_loss(Table(penalty=0.7), (), rollout, PPOConfig(**BASE))
+        assert abs(loss - usual) > 1e-4
 
 
 def test_combined_advantages_train_every_action_on_the_sum():
@@ -162,20 +189,72 @@ def test_targets_and_advantages_carry_no_gradient():
     np.testing.assert_allclose(grad, actor + critic, rtol=1e-4)
 
 
-def test_metrics_tell_the_truth():
+@pytest.mark.parametrize("truncation", ["bootstrap", "mask"])
+def test_metrics_tell_the_truth(truncation):
     rollout = make_rollout(np.random.default_rng(3))
-    _, metrics = ppo_loss(Table(), (), rollout, PPOConfig(**BASE))
+    config = PPOConfig(**BASE, truncation=truncation, recompute_advantages=False)
+    _, metrics = ppo_loss(Table(), (), rollout, config)
+    keep = ~rollout.truncated if truncation == "mask" else np.ones((T, B), bool)
     log_ratio = rollout.obs["loglikelihood"] - rollout.network_output.loglikelihoods
     ratio = np.exp(log_ratio)
-    np.testing.assert_allclose(
-        metrics["losses/clipping_fraction"], np.mean(np.abs(ratio - 1) > 0.2), rtol=1e-5
+    old_value = rollout.network_output.value_estimates
+    target = old_value + plain_advantages(
+        rollout.rewards,
+        old_value,
+        rollout.bootstrap_value,
+        rollout.done,
+        ~keep,
+        config.discounting_factor,
+        config.gae_lambda,
     )
-    np.testing.assert_allclose(
-        metrics["losses/approx_kl"], np.mean(ratio - 1 - log_ratio), rtol=1e-4
+    value, target, kept = rollout.obs["value"][keep], target[keep], ratio[keep]
+    expected = {
+        "losses/clipping_fraction": np.mean(np.abs(kept - 1) > 0.2),
+        "losses/approx_kl": np.mean(kept - 1 - log_ratio[keep]),
+        "losses/explained_variance": 1 - np.var(target - value) / np.var(target),
+        "losses/critic_R^2": 1 - np.mean((target - value) ** 2) / np.var(target),
+        "replay/ratio_deviation": np.abs(ratio - 1).max(),
+    }
+    for name, number in expected.items():
+        np.testing.assert_allclose(metrics[name], number, rtol=1e-4, err_msg=name)
+
+
+def test_divergences_of_actions_add_up_and_entropies_of_samplers_too():
+    class Entropic(Table):
+        def __call__(self, state, x, rollout_extras=None):
+            out = super().__call__(state, x, rollout_extras)
+            rows = x["value"]["a"]
+            return out.replace(
+                metrics={"arm": {"entropy": 0 * rows + 1.0}, "leg": {"entropy": 0 * rows + 2.5}}
+            )
+
+    pair = lambda make: {"a": make(), "b": make()}  # noqa: E731
+    rollout = make_rollout(np.random.default_rng(5), pair)
+    _, metrics = ppo_loss(Entropic(), (), rollout, PPOConfig(**BASE))
+    assert set(metrics["losses/approx_kl"]) == {"a", "b"}
+    total = sum(float(leaf) for leaf in metrics["losses/approx_kl"].values())
+    np.testing.assert_allclose(metrics["replay/kl"], total, rtol=1e-5)
+    np.testing.assert_allclose(metrics["losses/entropy"], 3.5, rtol=1e-6)
+
+
+def test_each_reward_has_a_discount_of_its_own():
+    pair = lambda make: {"a": make(), "b": make()}  # noqa: E731
+    rollout = make_rollout(np.random.default_rng(6), pair)
+    config = PPOConfig(
+        **BASE, discounting_factor={"a": 0.5, "b": 0.9}, normalize_advantages=False, clip_range=9.0
     )
-    np.testing.assert_allclose(
-        metrics["replay/ratio_deviation"], np.abs(ratio - 1).max(), rtol=1e-5
-    )
+    _, metrics = ppo_loss(Table(), (), rollout, config)
+    for key, discount in (("a", 0.5), ("b", 0.9)):
+        expected = plain_advantages(
+            rollout.rewards[key],
+            rollout.obs["value"][key],
+            rollout.bootstrap_value[key],
+            rollout.done,
+            np.zeros((T, B), bool),
+            discount,
+            config.gae_lambda,
+        )
+        np.testing.assert_allclose(metrics["losses/advantages"][key], expected, rtol=1e-4)
 
 
 def test_mask_ignores_what_happens_at_truncated_steps():

@@ -46,6 +46,12 @@ def test_advantages_train_the_actions_of_the_same_name():
     assert match_likelihoods(advantages, {"a": 0.0, "b": 0.0}, False) == advantages
 
 
+def test_an_agents_reward_trains_all_its_actions():
+    likelihoods = {"cat": {"arm": 0.0, "leg": 0.0}, "dog": 0.0}
+    expected = {"cat": {"arm": 3.0, "leg": 3.0}, "dog": 4.0}
+    assert match_likelihoods({"cat": 3.0, "dog": 4.0}, likelihoods, False) == expected
+
+
 def test_combined_advantages_train_every_action_on_their_sum():
     advantages = {"a": 3.0, "b": 4.0}
     assert match_likelihoods(advantages, {"a": 0.0, "b": 0.0}, True) == {"a": 7.0, "b": 7.0}

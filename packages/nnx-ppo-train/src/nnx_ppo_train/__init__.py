@@ -16,11 +16,15 @@ from ._evaluation import deterministic, eval_rollout
 from ._gae import gae
 from ._logging_level import LoggingLevel
 from ._loss import ppo_loss
+from ._many import ManyResult, train_ppo_many
 from ._ppo_config import PPOConfig
+from ._replay_report import ReplayDeviation, ReplayError, ReplayReport, ReplayStage
 from ._reward_normalizer import RewardNormalizer
 from ._rollout import RolloutOptions, unroll_env
+from ._sweep import Member
 from ._train import train_ppo
 from ._types import PPONetworkOutput, TrainingState, TrainResult, Transition, VideoData
+from ._verify_replay import verify_replay
 from .envs import list_envs, make_env
 from .samplers import (
     ActionSampler,
@@ -41,12 +45,18 @@ __all__ = [
     "EpisodeWrapper",
     "EvalConfig",
     "LoggingLevel",
+    "ManyResult",
+    "Member",
     "MultiCategoricalSampler",
     "NormalSampler",
     "NormalTanhSampler",
     "PPOAdapter",
     "PPOConfig",
     "PPONetworkOutput",
+    "ReplayDeviation",
+    "ReplayError",
+    "ReplayReport",
+    "ReplayStage",
     "RewardNormalizer",
     "RewardScalingWrapper",
     "RolloutOptions",
@@ -73,5 +83,7 @@ __all__ = [
     "save_checkpoint",
     "stop_at_return",
     "train_ppo",
+    "train_ppo_many",
     "unroll_env",
+    "verify_replay",
 ]

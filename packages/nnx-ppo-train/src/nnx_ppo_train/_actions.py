@@ -23,7 +23,7 @@ def for_environment(env: Any, env_state: Any, actions: PyTree) -> PyTree:
     if isinstance(size, Mapping):
         return actions
     (leaf,) = jax.tree.leaves(actions)
-    if isinstance(size, int | np.integer):
+    if isinstance(size, int | np.integer | tuple | list):
         return leaf
     return actions if steps_with(env, env_state, actions) is None else leaf
 

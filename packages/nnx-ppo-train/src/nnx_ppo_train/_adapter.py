@@ -7,6 +7,7 @@ from jaxtyping import Array
 from nnx_stateful import Call, Container, PyTree, StatefulModule
 
 from ._types import PPONetworkOutput
+from ._validate import boolean
 
 _SAMPLER_KEYS = frozenset({"action", "log_likelihood"})
 
@@ -14,13 +15,19 @@ _SAMPLER_KEYS = frozenset({"action", "log_likelihood"})
 class PPOAdapter(Container):
     """Runs an action port and a value port on the same input.
 
+    A tree of samplers makes a hybrid action. PPO then clips a likelihood ratio for each of its
+    leaves, or with ``joint`` a single one, that of the whole action.
+
     Args:
       action: a module whose output is a tree of sampler outputs
         ``{"action": ..., "log_likelihood": ...}``: one sampler, or a Map of samplers.
       value: a module whose output is a tree of values (B,) or (B, 1), one leaf per reward.
+      joint: whether ``loglikelihoods`` is one array, the sum over all leaves; else it is a tree
+        like the actions. Several rewards then need ``combine_advantages``.
 
     Raises:
-      TypeError: on call, if the action port returns something other than sampler outputs.
+      TypeError: if ``joint`` is no bool; on call, if the action port returns something other than
+        sampler outputs.
       ValueError: on call, if a value is not one number per row.
 
     Example:
@@ -38,8 +45,10 @@ class PPOAdapter(Container):
       ((5, 2), (5,), (5,))
     """
 
-    def __init__(self, action: StatefulModule, value: StatefulModule):
+    def __init__(self, action: StatefulModule, value: StatefulModule, *, joint: bool = False):
         super().__init__({"action": action, "value": value})
+        self.joint = joint
+        boolean(self, "joint")
 
     @property
     def action(self) -> StatefulModule:
@@ -66,9 +75,13 @@ class PPOAdapter(Container):
         values = jax.tree_util.tree_map_with_path(
             lambda path, leaf: _one_per_row(path, leaf, lead), call("value", x)
         )
+        if self.joint:
+            loglikelihoods: PyTree = sum(likelihoods[1:], likelihoods[0])
+        else:
+            loglikelihoods = treedef.unflatten(likelihoods)
         return PPONetworkOutput(
             actions=treedef.unflatten([leaf["action"] for leaf in leaves]),
-            loglikelihoods=treedef.unflatten(likelihoods),
+            loglikelihoods=loglikelihoods,
             value_estimates=values,
         )
 

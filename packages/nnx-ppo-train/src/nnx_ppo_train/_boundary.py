@@ -1,11 +1,9 @@
 """The boundary between network and environment, checked by shapes before anything compiles."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 from nnx_stateful import (
     PyTree,
@@ -17,10 +15,11 @@ from nnx_stateful import (
     reset_rows,
 )
 
+from ._action_check import check_actions
 from ._actions import for_environment, steps_with
 from ._env_batch import EnvBatch
 from ._env_check import calls_reset, check_env, resets_itself
-from ._pairing import leaf_names, match_likelihoods, match_rewards
+from ._pairing import match_likelihoods, match_rewards
 from ._types import PPONetworkOutput
 
 
@@ -142,9 +141,7 @@ def _stepped(env: Any, states: Any, actions: PyTree) -> Any:
     """Shapes of the stepped state, or an error that names what the environment wants."""
     name = type(env).__name__
     given = for_environment(env, states, actions)
-    wanted = getattr(env, "action_size", None)
-    if isinstance(wanted, int | np.integer | Mapping):
-        _check_actions(name, given, wanted, getattr(env, "action_kind", "continuous"))
+    check_actions(env, given)
     problem = steps_with(env, states, given)
     if problem is not None:
         raise ValueError(
@@ -157,31 +154,6 @@ def _stepped(env: Any, states: Any, actions: PyTree) -> Any:
     if called:
         raise resets_itself(env, [f"its step calls {called[0]}.reset"])
     return stepped
-
-
-def _check_actions(env_name: str, actions: PyTree, wanted: Any, kind: str) -> None:
-    """Compares a tree of actions with the sizes, a number or a dict of them, that are wanted."""
-    sizes, given = _by_path(wanted), _by_path(actions)
-    if set(sizes) != set(given):
-        raise ValueError(
-            f"{env_name}: the environment wants actions {leaf_names(wanted)}, the network gives "
-            f"{leaf_names(actions)}; name the samplers of the action port like that"
-        )
-    for path, action in given.items():
-        discrete = jnp.issubdtype(action.dtype, jnp.integer)
-        if discrete != (kind == "discrete"):
-            raise ValueError(
-                f"{env_name}: action{path}: the environment wants {kind} actions, the network "
-                f"gives dtype {action.dtype}; use "
-                + ("CategoricalSampler" if kind == "discrete" else "NormalTanhSampler")
-            )
-        size = sizes[path]
-        if not discrete and action.shape[1:] != (size,):
-            raise ValueError(
-                f"{env_name}: action{path}: the environment wants {size} per row, the network "
-                f"gives shape {action.shape}; the layer before a Gaussian sampler has width "
-                f"2 * {size} = {2 * size}"
-            )
 
 
 def _by_path(tree: PyTree) -> dict[str, Any]:

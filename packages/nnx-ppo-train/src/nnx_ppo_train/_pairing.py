@@ -30,21 +30,28 @@ def match_rewards(values: PyTree, rewards: PyTree) -> PyTree:
 def match_likelihoods(advantages: PyTree, loglikelihoods: PyTree, combine: bool) -> PyTree:
     """Returns for each log-likelihood the advantage that trains it.
 
+    A reward trains the actions below its key, one or a whole tree of them: those of an agent, say.
+
     Args:
       advantages: one leaf per reward.
       loglikelihoods: one leaf per action.
       combine: train every action on the sum of all advantages.
 
     Raises:
-      ValueError: if there are several rewards, none combined, and the keys differ.
+      ValueError: if there are several rewards, not combined, and actions have other keys.
     """
     leaves = jax.tree.leaves(advantages)
-    wanted = jax.tree.structure(loglikelihoods)
     if combine or len(leaves) == 1:
         total = sum(leaves[1:], leaves[0])
-        return wanted.unflatten([total] * wanted.num_leaves)
-    if wanted == jax.tree.structure(advantages):
-        return advantages
+        return jax.tree.map(lambda _: total, loglikelihoods)
+    try:
+        return jax.tree.map(
+            lambda advantage, part: jax.tree.map(lambda _: advantage, part),
+            advantages,
+            loglikelihoods,
+        )
+    except (ValueError, TypeError):  # the advantages are no prefix of the likelihoods
+        pass
     raise ValueError(
         f"rewards and actions do not match: rewards {leaf_names(advantages)}, log-likelihoods "
         f"{leaf_names(loglikelihoods)}; set combine_advantages=True to train every action on "

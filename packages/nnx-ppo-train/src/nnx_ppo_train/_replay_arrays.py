@@ -42,10 +42,13 @@ def without_keys(tree: PyTree) -> PyTree:
 
 
 def with_keys(tree: PyTree, kinds: PyTree) -> PyTree:
-    """Undoes :func:`without_keys`."""
-    return jax.tree.map(
-        lambda leaf, kind: jax.random.wrap_key_data(leaf, impl=kind) if kind else leaf, tree, kinds
-    )
+    """Undoes :func:`without_keys`; the leaves are JAX arrays."""
+
+    def typed(leaf: Any, kind: str) -> Any:
+        leaf = jnp.asarray(leaf)
+        return jax.random.wrap_key_data(leaf, impl=kind) if kind else leaf
+
+    return jax.tree.map(typed, tree, kinds)
 
 
 def widened(tree: PyTree) -> PyTree:
@@ -60,12 +63,14 @@ def widened(tree: PyTree) -> PyTree:
 
 def other_noise(state: PyTree) -> PyTree:
     """Returns a carry state (of bits, on the host) whose NoiseStates hold other keys."""
-    return _map_noise(lambda noise: NoiseState(noise.key ^ np.uint32(0x9E3779B9), noise.count), state)
+    return _map_noise(
+        lambda noise: NoiseState(noise.key ^ np.uint32(0x9E3779B9), noise.count), state
+    )
 
 
 def without_noise_keys(state: PyTree) -> PyTree:
     """Returns a carry state whose NoiseStates hold counts alone."""
-    return _map_noise(lambda noise: NoiseState((), noise.count), state)
+    return _map_noise(lambda noise: noise.count, state)
 
 
 def has_noise(state: PyTree) -> bool:
@@ -78,24 +83,35 @@ def leaf_deviations(kind: str, path: str, expected: PyTree, got: PyTree) -> Devi
 
     A deviation is relative to the largest magnitude in the row where that is above 1.
     """
-    pairs = zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(got), strict=True)
     return {
-        Quantity(kind, path, leaf_path(where)): _deviation(old, new) for (where, old), new in pairs
+        Quantity(kind, path, leaf_path(where)): _deviation(old, new)
+        for where, old, new in _pairs(kind, path, expected, got)
     }
 
 
 def ratio_deviations(expected: PyTree, got: PyTree) -> Deviations:
     """Returns |ratio - 1| of log-likelihoods, leaves (T, B)."""
-    pairs = zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(got), strict=True)
     return {
         Quantity("ratio", "", leaf_path(where)): _ratio_deviation(old, new)
-        for (where, old), new in pairs
+        for where, old, new in _pairs("log_likelihood", "", expected, got)
     }
 
 
 def leaf_path(path: Any) -> str:
     """Names of a tree path joined with "/"."""
     return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _pairs(kind: str, path: str, expected: PyTree, got: PyTree) -> list[tuple[Any, Any, Any]]:
+    wanted, found = jax.tree.structure(expected), jax.tree.structure(got)
+    if wanted != found:
+        raise ValueError(
+            f"verify_replay: {Quantity(kind, path, '').name}: expected the structure that the "
+            f"rollout has, {wanted}, got {found} from the replay; make unroll return what "
+            "__call__ returns, stacked over time"
+        )
+    leaves = zip(jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(got), strict=True)
+    return [(where, old, new) for (where, old), new in leaves]
 
 
 def _deviation(expected: Any, got: Any) -> np.ndarray:

@@ -30,11 +30,12 @@ class EndingEnv(Wrapper):
         self._longest = longest
 
     def reset(self, rng: PRNGKeyArray) -> Any:
-        inner_key, length_key, kind_key = jax.random.split(rng, 3)
+        inner_key, ends_key = jax.random.split(rng)
         state = self.env.reset(inner_key)
+        draws = jax.random.bits(ends_key, (2,), jnp.uint32)
         ends = {
-            "left": jax.random.randint(length_key, (), 1, self._longest + 1, jnp.int32),
-            "truncates": jax.random.bernoulli(kind_key),
+            "left": (1 + draws[0] % self._longest).astype(jnp.int32),
+            "truncates": draws[1] % 2 == 1,
         }
         info = {**state.info, "truncated": jnp.zeros((), bool), _ENDS: ends}
         return state.replace(info=info)

@@ -30,7 +30,8 @@ class StepTrace:
       output: the network's output, leaves (B, ...).
       module_outputs: the output of every module by path, leaves (B, ...).
       regularization_loss: (B,).
-      smallest_std: (B,) of the samplers that report "sigma"; None if none does.
+      smallest_std: (B,), all the same: the smallest "sigma" that samplers report; None if none
+        does.
     """
 
     rollout_extras: PyTree
@@ -72,15 +73,27 @@ def traced(network: StatefulModule, cast: Callable[[PyTree], PyTree]) -> Statefu
     return copy
 
 
+def trace_of(rollout_extras: PyTree) -> StepTrace:
+    """Returns the trace that a rollout function stored; raises TypeError if it stored another."""
+    if not isinstance(rollout_extras, StepTrace):
+        raise TypeError(
+            "verify_replay: expected unroll_fn to store what the network emitted as "
+            f"rollout_extras in the Transition, got {type(rollout_extras).__name__}; store "
+            "out.rollout_extras as it is, stacked over time"
+        )
+    return rollout_extras
+
+
 def own_extras(rollout_extras: PyTree) -> PyTree:
     """Returns what the network itself emitted."""
-    return rollout_extras.rollout_extras if isinstance(rollout_extras, StepTrace) else rollout_extras
+    return (
+        rollout_extras.rollout_extras if isinstance(rollout_extras, StepTrace) else rollout_extras
+    )
 
 
 def _trace(state: PyTree, x: PyTree, out: StatefulModuleOutput) -> StepTrace:
     rows = jax.tree.leaves((out.output, state))[0].shape[0]
-    stds = [std.reshape(rows, -1).min(axis=1) for std in _sampler_stds(out.metrics)]
-    loss = jnp.asarray(out.regularization_loss)
+    stds = [jnp.min(std) for std in _sampler_stds(out.metrics)]
     return StepTrace(
         rollout_extras=out.rollout_extras,
         obs=x,
@@ -88,8 +101,8 @@ def _trace(state: PyTree, x: PyTree, out: StatefulModuleOutput) -> StepTrace:
         next_state=out.next_state,
         output=out.output,
         module_outputs=extract_activations(out.metrics),
-        regularization_loss=jnp.broadcast_to(loss, (rows,)),
-        smallest_std=jnp.min(jnp.stack(stds), axis=0) if stds else None,
+        regularization_loss=jnp.broadcast_to(out.regularization_loss, (rows,)),
+        smallest_std=jnp.broadcast_to(jnp.min(jnp.stack(stds)), (rows,)) if stds else None,
     )
 
 
@@ -98,6 +111,6 @@ def _sampler_stds(metrics: Any) -> list[Array]:
     if not isinstance(metrics, Mapping):
         return []
     output = metrics.get(ACTIVATION_KEY)
-    if isinstance(output, Mapping) and "log_likelihood" in output:
-        return [metrics["sigma"]] if "sigma" in metrics else []
+    if isinstance(output, Mapping) and "log_likelihood" in output and "sigma" in metrics:
+        return [metrics["sigma"]]
     return [std for entry in metrics.values() for std in _sampler_stds(entry)]

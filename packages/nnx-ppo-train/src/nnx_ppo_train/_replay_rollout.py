@@ -20,8 +20,11 @@ from nnx_stateful import (
 
 from ._env_batch import EnvBatch
 from ._replay_arrays import Deviations, key_kinds, leaf_deviations, without_keys
-from ._replay_probe import StepTrace, own_extras, traced
+from ._replay_probe import StepTrace, own_extras, trace_of, traced
 from ._types import Transition
+
+MOST_ROLLOUTS = 10
+"""Rollouts that are run, at most, until one has the ends that the proof wants."""
 
 UnrollFn = Callable[..., tuple[PyTree, Any, Transition]]
 """A rollout function with the arguments and results of :func:`unroll_env`."""
@@ -67,7 +70,7 @@ class RolledOut:
         """The carry after each step and its resets, leaves (T, B, ...)."""
         return self.reset_by(self.stored.done)
 
-    def reset_by(self, done: np.ndarray) -> PyTree:
+    def reset_by(self, done: Any) -> PyTree:
         """The carry after each step with the rows of ``done`` (T, B) reset."""
 
         def pick(fresh: np.ndarray, kept: np.ndarray) -> np.ndarray:
@@ -85,45 +88,66 @@ def roll_out(
     unroll_fn: UnrollFn,
     cast: Callable[[PyTree], PyTree],
 ) -> RolledOut:
-    """Runs the rollout function twice on a traced copy, the second time from where it got to.
+    """Runs the rollout function on a traced copy, again and again, each time from where it got to.
 
-    So the rollout that is returned begins in the middle of episodes, as in training.
+    So the rollout that is returned begins in the middle of episodes, as in training. It is the
+    first but one in which episodes end inside and at the last step, terminated and truncated;
+    or, where the environments or the rollout function do not let it come to that, some later one.
     """
     network = traced(networks, cast)
     graphdef, before = nnx.split(network)
     kinds: list[PyTree] = []
 
     @jax.jit
+    def begin(variables: Any, noise_key: Any, env_key: Any) -> tuple[PyTree, Any]:
+        state = rekey_noise(initial_state(rebuild(graphdef, variables), n_envs), noise_key)
+        return state, EnvBatch(env, n_envs).reset(env_key)
+
+    @jax.jit
     def run(variables: Any, state: PyTree, env_state: Any, key: Any) -> Any:
         net = rebuild(graphdef, variables)
         returned, env_state, rollout = unroll_fn(env, env_state, net, state, length, key)
-        trace = rollout.rollout_extras
-        if not isinstance(trace, StepTrace):
-            raise TypeError(
-                "verify_replay: expected unroll_fn to store what the network emitted as "
-                f"rollout_extras in the Transition, got {type(trace).__name__}; store "
-                "out.rollout_extras as it is, stacked over time"
-            )
-        rows = jnp.ones(n_envs, bool)
-        fresh = trace.next_state
-        if has_carry(fresh):
-            fresh = jax.vmap(lambda rows_of: reset_rows(net, rows_of, rows))(fresh)
-        stored = dataclasses.replace(
-            rollout, obs=cast(rollout.obs), metrics={}, rollout_extras=None
-        )
+        trace = trace_of(rollout.rollout_extras)
         kinds.append(key_kinds((state, trace.obs, own_extras(trace))))
-        seen = without_keys((state, trace, fresh, stored, returned))
-        return (returned, env_state), seen, nnx.state(net)
+        seen = (state, trace, _fresh(net, trace), _stored(rollout, cast), returned)
+        return (returned, env_state), without_keys(seen), nnx.state(net)
 
-    key = jax.random.key(seed)
-    env_key, noise_key, first_key, second_key = jax.random.split(key, 4)
-    state = rekey_noise(initial_state(network, n_envs), noise_key)
-    env_state = EnvBatch(env, n_envs).reset(env_key)
-    after, _, variables = run(before, state, env_state, first_key)
-    _, seen, variables = run(variables, *after, second_key)
-    start, trace, fresh, stored, returned = jax.device_get(seen)
-    changed, advanced = _changed(before, variables)
+    noise_key, env_key, run_key = jax.random.split(jax.random.key(seed), 3)
+    keys = jax.random.split(run_key, MOST_ROLLOUTS)
+    after, _, variables = run(before, *begin(before, noise_key, env_key), keys[0])
+    for key in keys[1:]:
+        earlier = variables
+        after, seen, variables = run(earlier, *after, key)
+        start, trace, fresh, stored, returned = jax.device_get(seen)
+        if _ends_everywhere(stored):
+            break
+    changed, advanced = _changed(earlier, variables)
     return RolledOut(start, trace, fresh, stored, returned, variables, changed, advanced, kinds[-1])
+
+
+def _stored(rollout: Transition, cast: Callable[[PyTree], PyTree]) -> Transition:
+    return dataclasses.replace(
+        rollout,
+        obs=cast(rollout.obs),
+        done=rollout.done.astype(bool),
+        truncated=rollout.truncated.astype(bool),
+        metrics={},
+        rollout_extras=None,
+    )
+
+
+def _fresh(network: StatefulModule, trace: StepTrace) -> PyTree:
+    """The carry after each step with every row reset, leaves (T, B, ...)."""
+    if not has_carry(trace.next_state):
+        return trace.next_state
+    rows = jnp.ones(jax.tree.leaves(trace.next_state)[0].shape[1], bool)
+    return jax.vmap(lambda state: reset_rows(network, state, rows))(trace.next_state)
+
+
+def _ends_everywhere(stored: Transition) -> bool:
+    terminated = stored.done & ~stored.truncated
+    ends = (stored.done[:-1], stored.done[-1], terminated, stored.truncated)
+    return all(bool(end.any()) for end in ends)
 
 
 def rollout_deviations(rolled: RolledOut) -> Deviations:
@@ -185,7 +209,9 @@ def _changed(before: Any, after: Any) -> tuple[tuple[str, ...], tuple[str, ...]]
     found: dict[bool, list[str]] = {False: [], True: []}
     pairs = zip(nnx.to_flat_state(before), nnx.to_flat_state(after), strict=True)
     for (path, old), (_, new) in pairs:
-        leaves = zip(jax.tree.leaves(without_keys(old)), jax.tree.leaves(without_keys(new)), strict=True)
+        leaves = zip(
+            jax.tree.leaves(without_keys(old)), jax.tree.leaves(without_keys(new)), strict=True
+        )
         if not all(np.array_equal(a, b) for a, b in leaves):
             found[isinstance(old, nnx.RngState)].append("/".join(map(str, path)))
     return tuple(found[False]), tuple(found[True])

@@ -22,8 +22,14 @@ from ._replay_arrays import (
 from ._replay_probe import own_extras
 from ._replay_rollout import OUTPUT_FIELDS, RolledOut, pad
 
+Change = Callable[[PyTree], PyTree]
+
 WINDOW = 3
 """Steps of a window: one before a reset and two after it, or two before and one after."""
+
+
+def _same(tree: PyTree) -> PyTree:
+    return tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +55,12 @@ class Replays:
     Args:
       networks: the network; it is left as it is.
       rolled: the rollout.
+      float64: whether the network computes in float64.
     """
 
-    def __init__(self, networks: StatefulModule, rolled: RolledOut):
+    def __init__(self, networks: StatefulModule, rolled: RolledOut, float64: bool):
         self._rolled = rolled
+        self._float64 = float64
         graphdef, _ = nnx.split(with_recording(networks))
 
         @jax.jit
@@ -80,18 +88,19 @@ class Replays:
 
     def sequence(self) -> Deviations:
         """Replays the whole rollout from its start, as the loss does."""
-        whole = slice(0, self._rolled.steps)
-        return _compare(self._expected(whole), self._play(whole))
+        return self._windows(self._rolled.steps)
 
     def growth(self) -> Deviations:
-        """How many times larger a small change of observations and first carry becomes.
+        """How many times larger a small change becomes that everything in the sequence undergoes.
 
-        It is 1 or more and never falls with time, as what happened once may come back.
+        Variables, observations and first carry state change by 64 units of rounding. The
+        factors, (T, 1), are at least 1 and never fall: what has deviated may come back from
+        memory.
         """
-        whole = slice(0, self._rolled.steps)
-        size = 64 * float(np.finfo(self._rolled.stored.network_output_dtype).eps)
+        size = 64 * float(np.finfo(np.float64 if self._float64 else np.float32).eps)
         nudge = _Nudge(size)
-        changed = _compare(self._play(whole), self._play(whole, nudge, nudge))
+        whole = slice(0, self._rolled.steps)
+        changed = _compare(self._play(whole), self._play(whole, nudge, nudge, nudge))
         return {
             name: np.maximum(1.0, np.maximum.accumulate(leaf.max(axis=1, keepdims=True)) / size)
             for name, leaf in changed.items()
@@ -100,8 +109,8 @@ class Replays:
     def _windows(
         self,
         length: int,
-        change: Callable[[PyTree], PyTree] = lambda state: state,
-        compared: Callable[[PyTree], PyTree] = lambda state: state,
+        change: Change = _same,
+        compared: Change = _same,
     ) -> Deviations:
         steps = self._rolled.steps
         found: Deviations = {}
@@ -109,15 +118,16 @@ class Replays:
             window = slice(begin, begin + length)
             deviations = _compare(self._expected(window), self._play(window, change), compared)
             for name, part in deviations.items():
-                padded = pad(part, begin + length - part.shape[0], steps)
+                padded = pad(part, begin, steps)
                 found[name] = np.maximum(found.get(name, padded), padded)
         return found
 
     def _play(
         self,
         window: slice,
-        change_state: Callable[[PyTree], PyTree] = lambda state: state,
-        change_obs: Callable[[PyTree], PyTree] = lambda obs: obs,
+        change_state: Change = _same,
+        change_obs: Change = _same,
+        change_variables: Change = _same,
     ) -> Played:
         rolled = self._rolled
         first = rolled.start if window.start == 0 else rolled.state_before(window.start)
@@ -126,7 +136,9 @@ class Replays:
         )
         inputs = (change_state(first), change_obs(obs), extras)
         done = rolled.stored.done[window]
-        return Played(*jax.device_get(self._unroll(rolled.variables, inputs, done)))
+        return Played(
+            *jax.device_get(self._unroll(change_variables(rolled.variables), inputs, done))
+        )
 
     def _expected(self, window: slice) -> Played:
         rolled = self._rolled
@@ -139,10 +151,8 @@ class Replays:
         return Played(output, modules, loss, after)
 
 
-def _compare(
-    expected: Played, got: Played, compared: Callable[[PyTree], PyTree] = lambda state: state
-) -> Deviations:
-    """Compares what was with what is; carry states, (1, B), after ``compared`` was applied."""
+def _compare(expected: Played, got: Played, compared: Change = _same) -> Deviations:
+    """Compares what was with what is now; carry states, at the last step, through ``compared``."""
     found = ratio_deviations(expected.output.loglikelihoods, got.output.loglikelihoods)
     for kind, field in OUTPUT_FIELDS.items():
         found |= leaf_deviations(
@@ -153,7 +163,9 @@ def _compare(
         jax.tree.map(lambda leaf: leaf[None], compared(state))
         for state in (expected.last_state, got.last_state)
     )
-    found |= leaf_deviations("carry", "", *states)
+    steps = expected.regularization_loss.shape[0]
+    for name, row in leaf_deviations("carry", "", *states).items():
+        found[name] = pad(row, steps - 1, steps)
     for path, output in expected.module_outputs.items():
         if path in got.module_outputs:
             found |= leaf_deviations("module", path, output, got.module_outputs[path])

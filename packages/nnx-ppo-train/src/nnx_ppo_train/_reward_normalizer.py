@@ -21,7 +21,7 @@ class RewardNormalizer(StatefulModule):
     are scaled and not shifted: a shift would change the task.
 
     Args:
-      rewards: a tree of rewards, or their shapes, with or without a batch axis; lends its structure.
+      rewards: a tree of rewards, or their shapes; lends its structure.
       discount: discount per step, a number or a tree of them in the structure of the rewards.
 
     Example:

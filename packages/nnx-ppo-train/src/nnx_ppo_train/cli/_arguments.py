@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from .._config import EvalConfig, LoggingLevel, PPOConfig, TrainConfig, VideoConfig
+from .._config import EvalConfig, TrainConfig, VideoConfig
 from .._config_json import flag_from_text, flag_to_text
+from .._logging_level import LoggingLevel
+from .._ppo_config import PPOConfig
 from ..presets import NetworkOptions
 from ._recommended import DEFAULT_ENV, DEFAULT_NETWORK, recommended
 

@@ -9,7 +9,7 @@ from nnx_stateful import StatefulModule
 from rich.console import Console
 
 from .._checkpoint import latest_checkpoint, make_checkpoint_fn
-from .._loop import train_ppo
+from .._train import train_ppo
 from .._types import TrainingState, VideoData
 from ._metrics_file import MetricsFile, read_metrics
 from ._pictures import draw_pictures

@@ -5,7 +5,10 @@ from ._cartpole import CartPole
 from ._constant_reward import ConstantReward
 from ._counting_limit import CountingLimit
 from ._delayed_point_mass import DelayedPointMass
+from ._hybrid_choice import HybridChoice
 from ._limit_reward import LimitReward
+from ._masked_choice import MaskedChoice
+from ._multi_choice import MultiChoice
 from ._protocol import Env, State
 from ._recall import Recall
 from ._registry import list_envs, make_env
@@ -17,7 +20,10 @@ __all__ = [
     "CountingLimit",
     "DelayedPointMass",
     "Env",
+    "HybridChoice",
     "LimitReward",
+    "MaskedChoice",
+    "MultiChoice",
     "Recall",
     "State",
     "list_envs",

@@ -5,7 +5,7 @@ import operator
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 
 def positive_int(value: Any, where: str, *, least: int = 1) -> int:
@@ -85,3 +85,32 @@ def continuous_action(action: Any, size: int, where: str) -> Float[Array, " size
             "environments are unbatched, use jax.vmap(env.step) for a batch"
         )
     return jnp.clip(jnp.asarray(action, jnp.result_type(float)), -1.0, 1.0)
+
+
+def integer_action(action: Any, shape: tuple[int, ...], where: str) -> Int[Array, "*shape"]:
+    """Return an action made of integers.
+
+    Args:
+        action: Array of that shape.
+        shape: () for one choice, (K,) for K of them.
+        where: Name of the environment, for the message.
+
+    Raises:
+        TypeError: If the action is a container, or not made of integers.
+        ValueError: If it has another shape.
+
+    Example:
+        >>> integer_action(jnp.array([0, 2]), (2,), "MultiChoice").tolist()
+        [0, 2]
+    """
+    if isinstance(action, (dict, list, tuple)) or not jnp.issubdtype(
+        jnp.result_type(action), jnp.integer
+    ):
+        got = getattr(action, "dtype", type(action).__name__)
+        raise TypeError(f"{where}: expected an integer action of shape {shape}; got {got}")
+    if jnp.shape(action) != shape:
+        raise ValueError(
+            f"{where}: expected an action of shape {shape}, got {jnp.shape(action)}; "
+            "environments are unbatched, use jax.vmap(env.step) for a batch"
+        )
+    return jnp.asarray(action)

@@ -18,13 +18,27 @@ class Env(Protocol):
     `reset` do not depend on them.
 
     - `observation_size`: the number of features of a bare array, or a tree of such numbers.
-    - `action_size`: the number of entries of an action (`"continuous"`) or of choices
-      (`"discrete"`), or a dict of such numbers.
-    - `action_kind`: `"continuous"` (entries in [-1, 1]) or `"discrete"` (an int32 scalar).
+    - `action_kind`: what an action is; it decides what `action_size` means. An environment without
+      it takes continuous actions.
+
+          kind               action                         `action_size`
+          "continuous"       floats in [-1, 1], (A,)        A
+          "discrete"         an int32 in [0, N), ()         N
+          "multi-discrete"   int32 in [0, N_k), (K,)        a tuple of the K numbers N_k
+          "binary"           int32, each 0 or 1, (K,)       K
+
+    - `action_size`: see there. A dict of sizes means a dict of actions; `action_kind` is then a
+      dict of the same names, for hybrid actions, or one kind for all.
     - `episode_length`: the largest number of steps of an episode.
     - `max_return`: the greatest expected sum of rewards (undiscounted) of an episode, or None where
       it is not known.
     - `draw(ax, state)`: clears a Matplotlib axes and draws one frame of an animation on it.
+
+    Where an observation is a dict with the entry `"action_mask"`, presets rule out the choices that
+    it does not allow. It is true (or 1) where a choice is allowed: (N,) for a discrete action; for
+    a multi-discrete one the masks of its choices in a row, (sum of N_k,); for a binary one (K,),
+    true where it may be 1. Where actions are a dict it is a dict of such arrays by the name of the
+    action. Every choice must have something allowed in every observation.
     """
 
     def reset(self, rng: PRNGKeyArray, /) -> Any:

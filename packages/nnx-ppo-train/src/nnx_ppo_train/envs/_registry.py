@@ -10,11 +10,16 @@ from typing import Any
 from ._body_chain import BodyChain
 from ._cartpole import CartPole
 from ._constant_reward import ConstantReward
+from ._count_recall import CountRecall
 from ._counting_limit import CountingLimit
 from ._delayed_point_mass import DelayedPointMass
+from ._hybrid_choice import HybridChoice
 from ._limit_reward import LimitReward
+from ._masked_choice import MaskedChoice
+from ._multi_choice import MultiChoice
 from ._protocol import Env
 from ._recall import Recall
+from ._repeat_previous import RepeatPrevious
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +42,13 @@ ENVS: dict[str, EnvSpec] = {
         "the same without velocities: needs memory",
     ),
     "recall": EnvSpec(Recall, "see a symbol, name it some steps later: pure memory"),
+    "repeat-previous": EnvSpec(RepeatPrevious, "name the suit seen some cards ago: a queue"),
+    "count-recall": EnvSpec(CountRecall, "say how often a value was dealt: several counters"),
     "point-mass": EnvSpec(DelayedPointMass, "steer a point mass that is seen some steps late"),
     "body-chain": EnvSpec(BodyChain, "bodies on springs; dicts of observations, actions, rewards"),
+    "hybrid-choice": EnvSpec(HybridChoice, "choose a symbol and aim at a target in one action"),
+    "multi-choice": EnvSpec(MultiChoice, "set several dials at once to the positions shown"),
+    "masked-choice": EnvSpec(MaskedChoice, "take the largest number of those that are allowed"),
     "constant-reward": EnvSpec(
         ConstantReward, "reward 1 each step under a time limit: known value"
     ),

@@ -1,8 +1,8 @@
 """Ready-made networks; the one part besides the command line that knows population graphs."""
 
 from ._graph import find_graph
-from ._heads import NetworkOptions
 from ._mlp import make_mlp_actor_critic
+from ._options import NetworkOptions
 from ._registry import list_networks, make_network
 
 __all__ = [

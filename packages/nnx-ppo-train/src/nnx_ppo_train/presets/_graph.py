@@ -1,14 +1,19 @@
 """The delayed graph: one population per observation entry, a recurrent one, and read-outs."""
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
 from flax import nnx
 from nnx_graph import PopulationGraph
-from nnx_stateful import Filter, Flattener, Map, Sequential, StatefulModule
+from nnx_stateful import Apply, Filter, Flattener, Map, Parallel, Sequential, StatefulModule
 
+from .._action_kinds import ActionSpec
 from .._adapter import PPOAdapter
-from ._heads import Interface, NetworkOptions, make_sampler, normalizer, parameter_sizes
+from ._heads import normalizer
+from ._interface import Interface
+from ._mask import beside_mask, on_features, sampling_head, take_mask_apart
+from ._options import NetworkOptions
 
 
 def graph_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulModule:
@@ -41,12 +46,12 @@ def graph_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> Stateful
     action = _action_port(graph, interface, rngs, options)
     value = _value_port(graph, interface, source=list(sources)[-1])
     graph.finalize()
+    body = [*normalizer(interface, options), _as_entries(entries), graph]
     return Sequential(
         [
-            *normalizer(interface, options),
-            _as_entries(entries),
-            graph,
-            PPOAdapter(action=action, value=value),
+            *take_mask_apart(interface),
+            *beside_mask(interface, body),
+            PPOAdapter(action=action, value=on_features(interface, value)),
         ]
     )
 
@@ -74,13 +79,24 @@ def _as_entries(entries: Mapping[str, str | None]) -> StatefulModule:
 def _action_port(
     graph: PopulationGraph, interface: Interface, rngs: nnx.Rngs, options: NetworkOptions
 ) -> StatefulModule:
-    sizes = parameter_sizes(interface)
-    named = {"action_params": sizes} if isinstance(sizes, int) else sizes
-    for name, size in named.items():
-        population = name if isinstance(sizes, int) else f"action_{name}"
-        graph.add_output(population, size, output_to=name)
+    actions = interface.actions
+    bare = isinstance(actions, ActionSpec)
+    named = {"action_params": actions} if bare else actions
+    for name, spec in named.items():
+        population = name if bare else f"action_{name}"
+        graph.add_output(population, spec.parameters, output_to=name)
         graph.connect("hidden", population)
-    return Map({name: make_sampler(interface, rngs, options.entropy_weight) for name in named})
+    samplers = {
+        name: spec.make_sampler(rngs, options.entropy_weight) for name, spec in named.items()
+    }
+    if interface.masked is None:
+        return Map(samplers)
+
+    def head(name: str) -> StatefulModule:
+        params = Apply(operator.itemgetter(name))
+        return sampling_head(interface, "" if bare else name, params, samplers[name])
+
+    return Parallel({name: head(name) for name in named})
 
 
 def _value_port(graph: PopulationGraph, interface: Interface, source: str) -> StatefulModule:

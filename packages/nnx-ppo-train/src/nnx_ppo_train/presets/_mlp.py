@@ -8,7 +8,10 @@ from nnx_stateful import Dense, Normalizer, Sequential, StatefulModule, make_mlp
 
 from .._adapter import PPOAdapter
 from ..samplers import NormalTanhSampler
-from ._heads import Interface, NetworkOptions, action_head, normalizer, pick, value_head
+from ._heads import action_head, normalizer, pick, value_head
+from ._interface import Interface
+from ._mask import beside_mask, on_features, take_mask_apart
+from ._options import NetworkOptions
 
 ACTIVATIONS = {"swish": nnx.swish, "tanh": nnx.tanh, "relu": nnx.relu}
 
@@ -89,8 +92,14 @@ def mlp_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulMo
         return [pick(key), *layers], sizes[-1]
 
     actor, features = trunk(actor_key)
-    action = Sequential([*actor, action_head(interface, features, rngs, options)])
+    head = action_head(interface, features, rngs, options)
+    action = Sequential([*beside_mask(interface, actor), head])
     critic, features = trunk(critic_key)
     value = Sequential([*critic, value_head(interface, features, rngs)])
-    adapter = PPOAdapter(action=action, value=value)
-    return Sequential([*normalizer(interface, options), adapter])
+    return Sequential(
+        [
+            *take_mask_apart(interface),
+            *beside_mask(interface, normalizer(interface, options)),
+            PPOAdapter(action=action, value=on_features(interface, value)),
+        ]
+    )

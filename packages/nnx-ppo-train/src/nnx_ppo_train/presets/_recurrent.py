@@ -7,7 +7,10 @@ from flax import nnx
 from nnx_stateful import GRU, LRU, LSTM, Dense, Sequential, StatefulModule
 
 from .._adapter import PPOAdapter
-from ._heads import Interface, NetworkOptions, action_head, normalizer, pick, value_head
+from ._heads import action_head, normalizer, pick, value_head
+from ._interface import Interface
+from ._mask import beside_mask, on_features, take_mask_apart
+from ._options import NetworkOptions
 
 Layer = Callable[[int, int, nnx.Rngs], StatefulModule]
 
@@ -35,15 +38,19 @@ def recurrent_network(
 
     action = action_head(interface, size, rngs, options)
     value = value_head(interface, size, rngs)
+    shared = normalizer(interface, options)
     if actor_key == critic_key:
-        body = [*trunk(actor_key), PPOAdapter(action, value)]
+        shared += trunk(actor_key)
     else:
-        body = [
-            PPOAdapter(
-                Sequential([*trunk(actor_key), action]), Sequential([*trunk(critic_key), value])
-            )
+        action = Sequential([*beside_mask(interface, trunk(actor_key)), action])
+        value = Sequential([*trunk(critic_key), value])
+    return Sequential(
+        [
+            *take_mask_apart(interface),
+            *beside_mask(interface, shared),
+            PPOAdapter(action, on_features(interface, value)),
         ]
-    return Sequential([*normalizer(interface, options), *body])
+    )
 
 
 def lstm_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulModule:

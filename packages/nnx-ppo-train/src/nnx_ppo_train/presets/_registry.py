@@ -9,8 +9,8 @@ from flax import nnx
 from nnx_stateful import StatefulModule
 
 from ._graph import graph_network
-from ._heads import NetworkOptions
 from ._mlp import mlp_network
+from ._options import NetworkOptions
 from ._recurrent import gru_network, lru_network, lstm_network
 
 Preset = Callable[[Any, nnx.Rngs, NetworkOptions], StatefulModule]

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Key
 from nnx_stateful import NoiseState, PyTree, StatefulModuleOutput, StochasticModule, draw_noise
 
 from .._validate import number
+from ._entropy_scale import scaled_entropy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,21 +61,45 @@ class ActionSampler(StochasticModule):
         """Evaluates the action that ``extras`` describe."""
 
     def __call__(
-        self, state: NoiseState, x: Float[Array, "B F"], rollout_extras: PyTree = None
+        self, state: NoiseState, x: PyTree, rollout_extras: PyTree = None
     ) -> StatefulModuleOutput:
-        self._check_params(x, "(B, F)")
-        return self._run(state, x, rollout_extras, steps=None)
+        return self._run(state, self.read(x, "(B, F)"), rollout_extras, steps=None)
 
     def unroll(
-        self,
-        state: NoiseState,
-        xs: Float[Array, "T B F"],
-        done: Any = None,
-        rollout_extras: PyTree = None,
+        self, state: NoiseState, xs: PyTree, done: Any = None, rollout_extras: PyTree = None
     ) -> StatefulModuleOutput:
         del done  # noise goes on over the ends of episodes
-        self._check_params(xs, "(T, B, F)")
-        return self._run(state, xs, rollout_extras, steps=xs.shape[0])
+        params = self.read(xs, "(T, B, F)")
+        return self._run(state, params, rollout_extras, steps=params.shape[0])
+
+    def read(self, x: PyTree, wanted: str) -> Float[Array, "*lead F"]:
+        """Returns the distribution parameters that the input holds.
+
+        Args:
+          x: the input of a step or of a sequence.
+          wanted: the shape that the parameters must have, "(B, F)" or "(T, B, F)".
+
+        Raises:
+          TypeError: if the input is no array.
+          ValueError: if it has another number of axes, or a width that the distribution cannot
+            have.
+        """
+        kind = type(self).__name__
+        if not hasattr(x, "shape"):
+            raise TypeError(
+                f"{kind}: expected an array of distribution parameters {wanted}, got a "
+                f"{_describe(x)}"
+            )
+        if len(x.shape) != wanted.count(",") + 1 or not x.shape[-1]:
+            raise ValueError(
+                f"{kind}: expected distribution parameters of shape {wanted}, got {x.shape}; "
+                "put a layer such as Dense before it, which gives one vector per row"
+            )
+        self.check_width(x.shape)
+        return x
+
+    def check_width(self, shape: tuple[int, ...]) -> None:
+        """Raises ValueError if no distribution has parameters of that shape."""
 
     def _run(
         self, state: NoiseState, params: Array, extras: PyTree, steps: int | None
@@ -85,7 +110,7 @@ class ActionSampler(StochasticModule):
         return StatefulModuleOutput(
             next_state=state.advance(1 if steps is None else steps),
             output={"action": result.action, "log_likelihood": result.log_likelihood},
-            regularization_loss=-self.entropy_weight * result.entropy,
+            regularization_loss=-self.entropy_weight * scaled_entropy(result.entropy),
             metrics={**result.metrics, "entropy": result.entropy},
             rollout_extras=extras,
         )
@@ -96,17 +121,16 @@ class ActionSampler(StochasticModule):
         noise = draw_noise(state, lambda key: self.draw(key, params.shape[-1]), steps)
         return self.act(params, noise)
 
-    def _check_params(self, params: Any, wanted: str) -> None:
-        """Raises unless the input is an array of that many axes, the last one not empty."""
-        kind = type(self).__name__
-        if not hasattr(params, "shape"):
-            names = f" with {sorted(map(str, params))}" if isinstance(params, Mapping) else ""
-            raise TypeError(
-                f"{kind}: expected an array of distribution parameters {wanted}, got a "
-                f"{type(params).__name__}{names}; pick the entry with Map({{name: sampler}})"
-            )
-        if len(params.shape) != wanted.count(",") + 1 or not params.shape[-1]:
-            raise ValueError(
-                f"{kind}: expected distribution parameters of shape {wanted}, got {params.shape}; "
-                "put a layer such as Dense before it, which gives one vector per row"
-            )
+
+def _describe(x: Any) -> str:
+    """Names an input that is no array, and says what to do about it."""
+    kind = type(x).__name__
+    if not isinstance(x, Mapping):
+        return f"{kind}; pick the array with a Filter"
+    names = sorted(map(str, x))
+    if "mask" in names:
+        return (
+            f"{kind} with {names}; a mask rules out choices and serves discrete samplers alone: "
+            "pass the array of parameters itself"
+        )
+    return f"{kind} with {names}; pick the entry with Map({{name: sampler}})"

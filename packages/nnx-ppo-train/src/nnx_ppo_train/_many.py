@@ -1,0 +1,278 @@
+"""train_ppo_many: whole trainings side by side, over seeds and over numeric options."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from nnx_stateful import PyTree, StatefulModule
+
+from ._callbacks import Callback, check_callbacks
+from ._check_training import check_training
+from ._config import TrainConfig
+from ._evaluation import deterministic, make_evaluate
+from ._hyperparameters import Hyperparameters
+from ._interrupt import InterruptRequest
+from ._keys import evaluation_key
+from ._loop import LogFn, Metrics, Task, TrainingLoop
+from ._loop_state import LoopState, StateFactory, as_training_state
+from ._optimizer import Optimizer
+from ._sweep import Member, make_members
+from ._train import all_callbacks, config_with
+from ._types import TrainingState
+from ._update import make_iteration
+
+MemberCheckpointFn = Callable[[TrainingState, int, Member], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class ManyResult:
+    """What :func:`train_ppo_many` returns; N is the number of members.
+
+    Attributes:
+      members: seed, swept values and config of each.
+      training_states: one per member, from which ``train_ppo`` can go on alone.
+      final_metrics: the last iteration's metrics, with those of the last evaluation, arrays (N,).
+      eval_history: one dict of arrays (N,) per evaluation, with its "step".
+      total_steps: environment steps taken by each member.
+      total_iterations: iterations done in this call.
+      stopped_by: why training ended before ``total_steps``, None if it did not.
+    """
+
+    members: tuple[Member, ...]
+    training_states: tuple[TrainingState, ...]
+    final_metrics: Metrics
+    eval_history: list[Metrics]
+    total_steps: int
+    total_iterations: int
+    stopped_by: str | None
+
+
+def train_ppo_many(
+    make_env: Callable[[], Any],
+    make_network: Callable[[Any, nnx.Rngs], StatefulModule],
+    config: TrainConfig | None = None,
+    *,
+    seeds: Iterable[int],
+    sweep: Mapping[str, Iterable[Any]] | None = None,
+    total_steps: int | None = None,
+    log_fn: LogFn | None = None,
+    checkpoint_fn: MemberCheckpointFn | None = None,
+    eval_env: Any = None,
+    initial_states: Sequence[TrainingState] | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> ManyResult:
+    """Runs many trainings at once: one compilation, every operation over all of them.
+
+    Each member does what ``train_ppo(make_env(), make_network(env, nnx.Rngs(seed)), config,
+    seed=seed)`` does, to rounding.
+
+    Args:
+      make_env: makes the environment, which all members share.
+      make_network: makes a member's network for the environment from ``nnx.Rngs(seed)``.
+      config: what the members share; its seed is not used.
+      seeds: the members' seeds.
+      sweep: values by name of a numeric option of PPOConfig; every seed runs with every
+        combination of them.
+      total_steps: overrides ``config.ppo.total_steps``, for each member.
+      log_fn: called with (metrics, steps) after every iteration; metrics are arrays (N,), but for
+        ``throughput/...``.
+      checkpoint_fn: called with (training_state, steps, member) for every member.
+      eval_env: environment of evaluations; by default the same.
+      initial_states: training states from which to go on, one per member.
+      optimizer: see ``train_ppo``.
+      callbacks: see ``train_ppo``; they act on all members.
+
+    Returns:
+      Members, their training states, metrics and evaluations.
+
+    Raises:
+      TypeError, ValueError: if network, environment, config, seeds and sweep do not fit together.
+      KeyboardInterrupt: as ``train_ppo``, once ``checkpoint_fn`` was called.
+
+    Example:
+      >>> from nnx_ppo_train import EvalConfig, PPOConfig, TrainConfig, envs, presets
+      >>> config = TrainConfig(
+      ...     ppo=PPOConfig(n_envs=8, rollout_length=4, total_steps=64),
+      ...     eval=EvalConfig(enabled=False),
+      ... )
+      >>> result = train_ppo_many(
+      ...     lambda: envs.make_env("cartpole"),
+      ...     lambda env, rngs: presets.make_network("mlp", env, rngs),
+      ...     config,
+      ...     seeds=[0, 1],
+      ...     sweep={"learning_rate": [1e-3, 1e-4]},
+      ... )
+      >>> [(member.seed, member.values["learning_rate"]) for member in result.members]
+      [(0, 0.001), (1, 0.001), (0, 0.0001), (1, 0.0001)]
+      >>> result.final_metrics["losses/actor"].shape
+      (4,)
+    """
+    config = config_with(config, total_steps)
+    if config.video.enabled:
+        raise ValueError(
+            "VideoConfig.enabled: expected False for many trainings at once; record episodes of "
+            "result.training_states[i].networks afterwards with record_episode"
+        )
+    check_callbacks(callbacks)
+    members = make_members(config, seeds, sweep)
+    env = make_env()
+    eval_env = env if eval_env is None else eval_env
+    networks = _make_networks(env, make_network, members)
+    for member in members:
+        Optimizer(member.config.ppo, optimizer)
+    check_training(env, eval_env, networks[0], members[0].config)
+    with InterruptRequest() as interrupt:
+        run = _ManyRuns(env, eval_env, networks, members, Optimizer(config.ppo, optimizer))
+        loop = run.loop(initial_states, log_fn, checkpoint_fn, all_callbacks(config, callbacks))
+        loop.run(interrupt)
+    return run.result(loop)
+
+
+def _make_networks(
+    env: Any, make_network: Callable[[Any, nnx.Rngs], StatefulModule], members: Sequence[Member]
+) -> list[StatefulModule]:
+    """One network per member, all of one structure."""
+    networks = [make_network(env, nnx.Rngs(member.seed)) for member in members]
+    for network, member in zip(networks, members, strict=True):
+        if not isinstance(network, StatefulModule):
+            raise TypeError(
+                "train_ppo_many: expected make_network(env, rngs) to return a StatefulModule, got "
+                f"{network!r}"
+            )
+        if _structure(network) != _structure(networks[0]):
+            raise ValueError(
+                "train_ppo_many: expected networks that differ in the values of their arrays alone, "
+                f"but that of seed {member.seed} is built otherwise than that of seed "
+                f"{members[0].seed}; keep what depends on the seed in nnx.Param or nnx.Variable"
+            )
+    return networks
+
+
+def _structure(network: StatefulModule) -> Any:
+    """What must agree between members: types of arrays, and numbers and names on the modules.
+
+    Graph definitions themselves do not compare: they hold functions, new ones for every network.
+    """
+    variables = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), nnx.split(network)[1])
+    plain = {
+        (path, name): value
+        for path, module in nnx.iter_modules(network)
+        for name, value in vars(module).items()
+        if isinstance(value, bool | int | float | str)
+    }
+    return jax.tree.flatten(variables), plain
+
+
+class _ManyRuns:
+    """One call of train_ppo_many."""
+
+    def __init__(
+        self,
+        env: Any,
+        eval_env: Any,
+        networks: Sequence[StatefulModule],
+        members: Sequence[Member],
+        optimizer: Optimizer,
+    ):
+        shared = members[0].config
+        self._networks = networks
+        self._members = members
+        self._config = shared
+        self._graphdef = nnx.split(networks[0])[0]
+        self._states = StateFactory(env, optimizer, shared)
+        self._rewards_graphdef = nnx.split(self._states.normalizer)[0]
+        self._iterate = jax.vmap(
+            make_iteration(env, self._graphdef, optimizer, shared.ppo, self._rewards_graphdef)
+        )
+        acting = deterministic(networks[0]) if shared.eval.deterministic else networks[0]
+        evaluate = make_evaluate(eval_env, nnx.split(acting)[0], shared.eval)
+        self._evaluate = jax.jit(jax.vmap(evaluate))
+        self._checkpoint_fn: MemberCheckpointFn | None = None
+        self._evaluations: list[Metrics] = []
+
+    def loop(
+        self,
+        starts: Sequence[TrainingState] | None,
+        log_fn: LogFn | None,
+        checkpoint_fn: MemberCheckpointFn | None,
+        callbacks: Sequence[Callback],
+    ) -> TrainingLoop:
+        """Returns the loop, ready to run."""
+        states, steps = self._starts(starts)
+        hypers = [Hyperparameters.of(member.config.ppo).as_arrays() for member in self._members]
+        self._checkpoint_fn = checkpoint_fn
+        tasks = []
+        if self._config.eval.enabled:
+            tasks.append(Task(self._config.eval.every_steps, self._run_evaluation))
+        if checkpoint_fn is not None:
+            tasks.append(Task(self._config.checkpoint_every_steps, self._checkpoint))
+        return TrainingLoop(
+            self._iterate,
+            _stacked(states),
+            _stacked(hypers),
+            self._config,
+            steps=steps,
+            tasks=tasks,
+            log_fn=log_fn,
+            callbacks=callbacks,
+            members=len(self._members),
+        )
+
+    def _starts(self, given: Sequence[TrainingState] | None) -> tuple[list[LoopState], int]:
+        pairs = list(zip(self._networks, self._members, strict=True))
+        if given is None:
+            return [self._states.fresh(network, member.seed) for network, member in pairs], 0
+        if len(given) != len(pairs) or len({start.steps_taken for start in given}) != 1:
+            raise ValueError(
+                f"train_ppo_many: initial_states: expected {len(pairs)} states (one per member) "
+                f"after equally many steps, got {len(given)} after "
+                f"{sorted({start.steps_taken for start in given})} steps"
+            )
+        resumed = [
+            self._states.resumed(start, network)
+            for start, (network, _) in zip(given, pairs, strict=True)
+        ]
+        return resumed, given[0].steps_taken
+
+    def _run_evaluation(self, state: LoopState, steps: int) -> Metrics:
+        variables = nnx.merge_state(state.params, state.variables)
+        keys = [evaluation_key(member.config, steps) for member in self._members]
+        metrics = jax.device_get(self._evaluate(variables, _stacked(keys)))
+        self._evaluations.append({"step": steps, **metrics})
+        return metrics
+
+    def _checkpoint(self, state: LoopState, steps: int) -> Metrics:
+        assert self._checkpoint_fn is not None
+        for member, own in zip(self._members, self._training_states(state, steps), strict=True):
+            self._checkpoint_fn(own, steps, member)
+        return {}
+
+    def _training_states(self, state: LoopState, steps: int) -> tuple[TrainingState, ...]:
+        def own(index: int) -> TrainingState:
+            row = jax.tree.map(lambda leaf: leaf[index], state)
+            return as_training_state(row, self._graphdef, self._rewards_graphdef, steps)
+
+        return tuple(own(index) for index in range(len(self._members)))
+
+    def result(self, loop: TrainingLoop) -> ManyResult:
+        """Returns the outcome."""
+        latest = {k: v for k, v in (self._evaluations or [{}])[-1].items() if k != "step"}
+        return ManyResult(
+            members=tuple(self._members),
+            training_states=self._training_states(loop.state, loop.steps),
+            final_metrics=loop.metrics | latest,
+            eval_history=self._evaluations,
+            total_steps=loop.steps,
+            total_iterations=loop.iterations,
+            stopped_by=loop.stop.reason if loop.stop else None,
+        )
+
+
+def _stacked(trees: Sequence[PyTree]) -> PyTree:
+    """Joins trees of equal structure along a new leading axis, that of the members."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

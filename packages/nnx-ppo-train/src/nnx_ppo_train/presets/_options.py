@@ -1,0 +1,37 @@
+"""What can be told to presets."""
+
+import dataclasses
+
+from .._validate import boolean, instance, number, whole_number
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NetworkOptions:
+    """What can be told to every preset; each takes what concerns it.
+
+    Attributes:
+      hidden_size: width of hidden layers, recurrent layers and the graph's hidden population.
+      hidden_layers: number of hidden layers of the MLP; 0 for a linear policy.
+      delay: delay of the graph's recurrent connection, in steps.
+      entropy_weight: weight of the entropy bonus.
+      normalize_obs: whether observations are normalised by running statistics.
+      actor_obs: key of the observation that the actor sees; None for all of it.
+      critic_obs: key of the observation that the critic sees; None for all of it.
+    """
+
+    hidden_size: int = 64
+    hidden_layers: int = 2
+    delay: int = 1
+    entropy_weight: float = 1e-2
+    normalize_obs: bool = True
+    actor_obs: str | None = None
+    critic_obs: str | None = None
+
+    def __post_init__(self) -> None:
+        whole_number(self, "hidden_size", at_least=1)
+        whole_number(self, "hidden_layers", at_least=0)
+        whole_number(self, "delay", at_least=1)
+        number(self, "entropy_weight", at_least=0.0)
+        boolean(self, "normalize_obs")
+        for name in ("actor_obs", "critic_obs"):
+            instance(self, name, str, "'state'", optional=True)
