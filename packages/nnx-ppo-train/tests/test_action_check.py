@@ -20,8 +20,10 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def says(size, kind=None):
-    """An environment that says so."""
-    said = {"action_size": size} | ({} if kind is None else {"action_kind": kind})
+    """An environment that says so, and steps with anything."""
+    said = {"action_size": size, "step": lambda self, state, action: state} | (
+        {} if kind is None else {"action_kind": kind}
+    )
     return type("Env", (), said)()
 
 
@@ -95,8 +97,8 @@ def test_environment_that_says_nothing_takes_anything():
 
 @pytest.mark.parametrize("sizes", [(2, 3), [2, 3]])
 def test_single_entry_is_unwrapped_for_several_bare_choices(sizes):
-    action = jnp.zeros((B, 2), jnp.int32)
-    assert for_environment(says(sizes, "multi-discrete"), None, {"params": action}) is action
+    action, states = jnp.zeros((B, 2), jnp.int32), jnp.zeros(B)
+    assert for_environment(says(sizes, "multi-discrete"), states, {"params": action}) is action
 
 
 # ---- what an environment says ----------------------------------------------------------------

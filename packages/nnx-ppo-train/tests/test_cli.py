@@ -534,8 +534,9 @@ def test_every_environment_can_be_drawn(name, tmp_path):
 
 
 def test_learning_curve_without_metrics_is_empty_but_valid(tmp_path):
-    draw_learning_curve(RunFolder(tmp_path), None)
-    with Image.open(tmp_path / "learning_curve.png") as image:
+    picture = tmp_path / "learning_curve.png"
+    draw_learning_curve(picture, [tmp_path / "metrics.jsonl"], "nothing", None)
+    with Image.open(picture) as image:
         assert image.width > 300
 
 

@@ -39,8 +39,8 @@ def make_lstm(env, rngs):
     return actor_critic(TRUNKS["lstm"](rngs), HIDDEN, rngs)
 
 
-@pytest.fixture(scope="module")
-def many():
+@pytest.fixture(scope="module", params=[True, False], ids=["vectorized", "in turns"])
+def many(request):
     logs, saved = [], []
     result = train_ppo_many(
         RandomEnds,
@@ -50,6 +50,7 @@ def many():
         sweep={"learning_rate": RATES, "clip_range": [0.3]},
         log_fn=lambda metrics, step: logs.append((step, metrics)),
         checkpoint_fn=lambda state, step, member: saved.append((step, member, state)),
+        vectorize=request.param,
     )
     return result, logs, saved
 
@@ -174,6 +175,7 @@ def test_all_go_on_together_and_callbacks_act_on_all(many):
         ({"seeds": []}, ValueError, "at least one seed"),
         ({"seeds": [-1]}, ValueError, "seeds: expected a whole number of at least 0"),
         ({"sweep": {"n_envs": [4, 8]}}, ValueError, "expected numeric options .* got 'n_envs'"),
+        ({"vectorize": "gpu"}, TypeError, "vectorize: expected True, False or None, got 'gpu'"),
         ({"sweep": ["learning_rate"]}, TypeError, "expected a dict such as"),
         ({"sweep": {"clip_range": []}}, TypeError, "expected a list of values"),
         ({"sweep": {"clip_range": [0.1, -1]}}, ValueError, r"PPOConfig\.clip_range: .* got -1"),

@@ -111,9 +111,14 @@ def test_values_and_gradients_are_finite_at_the_bounds():
     value, gradient = jax.jit(jax.value_and_grad(total))(params)
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
-    drawn = jax.jit(sampler)(state, params)
-    assert np.isfinite(drawn.output["log_likelihood"]).all()
-    assert (np.abs(drawn.output["action"]) < 1).all()
+
+
+def test_draws_stay_within_the_bounds_where_the_distribution_sits_on_one():
+    params = np.array([[1e9, -1e9], [-1e9, 1e9]], np.float32)
+    out = compiled(BetaSampler)(params)
+    assert np.isfinite(out.output["log_likelihood"]).all()
+    np.testing.assert_allclose(out.output["action"], [[1.0], [-1.0]], atol=2e-6)
+    assert (np.abs(out.output["action"]) < 1).all()
 
 
 def test_odd_width_is_refused():

@@ -32,7 +32,7 @@ def compute(mean, std, dtype=jnp.float32):
     return mean_log_tanh_slope(jnp.asarray(mean, dtype), jnp.asarray(std, dtype))
 
 
-@pytest.mark.parametrize("std", [0.01, 0.1, 0.3, 0.6, 0.7499, 0.75, 0.8, 1.0, 2.0, 5.0, 20.0])
+@pytest.mark.parametrize("std", [0.01, 0.1, 0.4, 0.6, 0.7499, 0.75, 0.8, 1.0, 2.0, 5.0, 20.0])
 def test_quadrature_is_within_the_stated_error(std):
     expected = np.array([exact(mean, std) for mean in MEANS])
     for sign in (1.0, -1.0):

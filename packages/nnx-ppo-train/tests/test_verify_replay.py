@@ -30,7 +30,6 @@ from nnx_stateful import (
     scan_unroll,
 )
 
-
 B, T, OBS, ACTION = 3, 5, 3, 2
 
 

@@ -94,15 +94,16 @@ class Epochs:
     ) -> tuple[Learner, dict[str, Array]]:
         """One update, or none once the iteration has stopped."""
         rows, first = inputs
-        if self._config.target_kl is None:
+        if self._hyper.target_kl is None:
             learner, metrics = self._step(learner, rows, first)
         else:
-            learner, metrics = self._step_unless_stopped(learner, rows, first)
+            target = self._hyper.target_kl
+            learner, metrics = self._step_unless_stopped(learner, rows, first, target)
         schedules = dataclasses.replace(learner.schedules, updates=learner.schedules.updates + 1)
         return dataclasses.replace(learner, schedules=schedules), metrics
 
     def _step_unless_stopped(
-        self, learner: Learner, rows: Int[Array, " rows"], first: Bool[Array, ""]
+        self, learner: Learner, rows: Int[Array, " rows"], first: Bool[Array, ""], target: Any
     ) -> tuple[Learner, dict[str, Array]]:
         """One gradient step, if the divergence before it and all others is below the target."""
         skipped = jax.tree.map(
@@ -112,7 +113,7 @@ class Epochs:
 
         def step(learner: Learner) -> tuple[Learner, dict[str, Array]]:
             following, metrics = self._step(learner, rows, first)
-            stopped = learner.stopped | (metrics["replay/kl"] > self._hyper.target_kl)
+            stopped = learner.stopped | (metrics["replay/kl"] > target)
             following = jax.tree.map(
                 lambda old, new: jnp.where(stopped, old, new), learner, following
             )
@@ -145,7 +146,7 @@ class Epochs:
             learner.params
         )
         scale = learner.schedules.learning_rate_scale
-        if config.desired_kl is not None:
+        if hyper.desired_kl is not None:
             adapted = adapted_scale(scale, metrics["replay/kl"], hyper.desired_kl)
             scale = jnp.where(first, scale, adapted)
         own = self._optimizer.has_own_rate

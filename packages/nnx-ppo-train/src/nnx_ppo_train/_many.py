@@ -65,8 +65,9 @@ def train_ppo_many(
     initial_states: Sequence[TrainingState] | None = None,
     optimizer: optax.GradientTransformation | None = None,
     callbacks: Sequence[Callback] = (),
+    vectorize: bool | None = None,
 ) -> ManyResult:
-    """Runs many trainings at once: one compilation, every operation over all of them.
+    """Runs many trainings at once, in one compiled program.
 
     Each member does what ``train_ppo(make_env(), make_network(env, nnx.Rngs(seed)), config,
     seed=seed)`` does, to rounding.
@@ -86,6 +87,9 @@ def train_ppo_many(
       initial_states: training states from which to go on, one per member.
       optimizer: see ``train_ppo``.
       callbacks: see ``train_ppo``; they act on all members.
+      vectorize: whether every operation runs over all members at once (``jax.vmap``), as suits an
+        accelerator, or members take turns within an iteration (``jax.lax.map``), as suits a CPU,
+        whose cores one member keeps busy. None chooses by JAX's default backend.
 
     Returns:
       Members, their training states, metrics and evaluations.
@@ -113,6 +117,7 @@ def train_ppo_many(
       (4,)
     """
     config = config_with(config, total_steps)
+    over_members = _over_members(vectorize)
     if config.video.enabled:
         raise ValueError(
             "VideoConfig.enabled: expected False for many trainings at once; record episodes of "
@@ -127,10 +132,22 @@ def train_ppo_many(
         Optimizer(member.config.ppo, optimizer)
     check_training(env, eval_env, networks[0], members[0].config)
     with InterruptRequest() as interrupt:
-        run = _ManyRuns(env, eval_env, networks, members, Optimizer(config.ppo, optimizer))
+        transformation = Optimizer(members[0].config.ppo, optimizer)
+        run = _ManyRuns(env, eval_env, networks, members, transformation, over_members)
         loop = run.loop(initial_states, log_fn, checkpoint_fn, all_callbacks(config, callbacks))
         loop.run(interrupt)
     return run.result(loop)
+
+
+def _over_members(vectorize: bool | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What makes a function of one member one of all, whose leaves have a leading axis."""
+    if vectorize not in (None, True, False):
+        raise TypeError(
+            f"train_ppo_many: vectorize: expected True, False or None, got {vectorize!r}"
+        )
+    if vectorize or (vectorize is None and jax.default_backend() != "cpu"):
+        return jax.vmap
+    return lambda function: lambda *inputs: jax.lax.map(lambda own: function(*own), inputs)
 
 
 def _make_networks(
@@ -146,8 +163,8 @@ def _make_networks(
             )
         if _structure(network) != _structure(networks[0]):
             raise ValueError(
-                "train_ppo_many: expected networks that differ in the values of their arrays alone, "
-                f"but that of seed {member.seed} is built otherwise than that of seed "
+                "train_ppo_many: expected networks that differ in their arrays' values alone, but "
+                f"that of seed {member.seed} is built otherwise than that of seed "
                 f"{members[0].seed}; keep what depends on the seed in nnx.Param or nnx.Variable"
             )
     return networks
@@ -178,6 +195,7 @@ class _ManyRuns:
         networks: Sequence[StatefulModule],
         members: Sequence[Member],
         optimizer: Optimizer,
+        over_members: Callable[[Callable[..., Any]], Callable[..., Any]],
     ):
         shared = members[0].config
         self._networks = networks
@@ -186,12 +204,12 @@ class _ManyRuns:
         self._graphdef = nnx.split(networks[0])[0]
         self._states = StateFactory(env, optimizer, shared)
         self._rewards_graphdef = nnx.split(self._states.normalizer)[0]
-        self._iterate = jax.vmap(
+        self._iterate = over_members(
             make_iteration(env, self._graphdef, optimizer, shared.ppo, self._rewards_graphdef)
         )
         acting = deterministic(networks[0]) if shared.eval.deterministic else networks[0]
         evaluate = make_evaluate(eval_env, nnx.split(acting)[0], shared.eval)
-        self._evaluate = jax.jit(jax.vmap(evaluate))
+        self._evaluate = jax.jit(over_members(evaluate))
         self._checkpoint_fn: MemberCheckpointFn | None = None
         self._evaluations: list[Metrics] = []
 

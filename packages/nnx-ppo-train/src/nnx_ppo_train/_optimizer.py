@@ -10,16 +10,16 @@ from ._ppo_config import PPOConfig
 _OF_THE_OPTIMIZER = ("learning_rate", "learning_rate_schedule", "gradient_clipping", "weight_decay")
 
 
-def make_direction(config: PPOConfig, hyper: Hyperparameters) -> optax.GradientTransformation:
+def make_direction(hyper: Hyperparameters) -> optax.GradientTransformation:
     """Adam's direction, or AdamW's, uphill, after clipping by global norm where asked for.
 
     The step size is not in it: it changes from update to update.
     """
     steps = []
-    if config.gradient_clipping is not None:
+    if hyper.gradient_clipping is not None:
         steps.append(optax.clip_by_global_norm(hyper.gradient_clipping))
     steps.append(optax.scale_by_adam())
-    if config.weight_decay is not None:
+    if hyper.weight_decay is not None:
         steps.append(optax.add_decayed_weights(hyper.weight_decay))
     return optax.chain(*steps)
 
@@ -76,7 +76,7 @@ class Optimizer:
         return optax.apply_updates(params, optax.tree.scale(factor, updates)), state
 
     def _transformation(self, hyper: Hyperparameters) -> optax.GradientTransformation:
-        return make_direction(self._config, hyper) if self._override is None else self._override
+        return make_direction(hyper) if self._override is None else self._override
 
 
 def _check_override(config: PPOConfig, override: optax.GradientTransformation) -> None:

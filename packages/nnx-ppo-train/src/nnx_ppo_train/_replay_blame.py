@@ -50,7 +50,11 @@ def first_fault(deviations: Deviations, limits: Deviations, order: Sequence[str]
     here = [name for name, mask in over.items() if mask[step].any()]
     first = min(here, key=lambda name: _rank(name, order))
     row = int(np.argmax(deviations[first][step] / limits[first][step]))
-    others = {name.name: float(deviations[name][step].max()) for name in here if name != first}
+    others = {
+        name.name: float(deviations[name][step].max())
+        for name in here
+        if name != first and (name.kind != "module" or name.path)  # "" is the output once more
+    }
     return Fault(
         quantity=first,
         module=first.path if first.kind == "module" else owner_of(first, order),

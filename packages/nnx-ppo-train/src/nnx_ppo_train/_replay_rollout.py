@@ -31,6 +31,23 @@ UnrollFn = Callable[..., tuple[PyTree, Any, Transition]]
 
 
 @dataclasses.dataclass(frozen=True)
+class RolloutSetup:
+    """What a rollout is like.
+
+    Attributes:
+      n_envs: environments B.
+      length: steps T.
+      seed: of initial states, noise and resets.
+      cast: applied to what the network observes.
+    """
+
+    n_envs: int
+    length: int
+    seed: int
+    cast: Callable[[PyTree], PyTree]
+
+
+@dataclasses.dataclass(frozen=True)
 class RolledOut:
     """A rollout and what really happened in it; arrays on the host, keys as bits.
 
@@ -80,13 +97,7 @@ class RolledOut:
 
 
 def roll_out(
-    env: Any,
-    networks: StatefulModule,
-    n_envs: int,
-    length: int,
-    seed: int,
-    unroll_fn: UnrollFn,
-    cast: Callable[[PyTree], PyTree],
+    env: Any, networks: StatefulModule, setup: RolloutSetup, unroll_fn: UnrollFn
 ) -> RolledOut:
     """Runs the rollout function on a traced copy, again and again, each time from where it got to.
 
@@ -94,25 +105,25 @@ def roll_out(
     first but one in which episodes end inside and at the last step, terminated and truncated;
     or, where the environments or the rollout function do not let it come to that, some later one.
     """
-    network = traced(networks, cast)
+    network = traced(networks, setup.cast)
     graphdef, before = nnx.split(network)
     kinds: list[PyTree] = []
 
     @jax.jit
     def begin(variables: Any, noise_key: Any, env_key: Any) -> tuple[PyTree, Any]:
-        state = rekey_noise(initial_state(rebuild(graphdef, variables), n_envs), noise_key)
-        return state, EnvBatch(env, n_envs).reset(env_key)
+        state = rekey_noise(initial_state(rebuild(graphdef, variables), setup.n_envs), noise_key)
+        return state, EnvBatch(env, setup.n_envs).reset(env_key)
 
     @jax.jit
     def run(variables: Any, state: PyTree, env_state: Any, key: Any) -> Any:
         net = rebuild(graphdef, variables)
-        returned, env_state, rollout = unroll_fn(env, env_state, net, state, length, key)
+        returned, env_state, rollout = unroll_fn(env, env_state, net, state, setup.length, key)
         trace = trace_of(rollout.rollout_extras)
         kinds.append(key_kinds((state, trace.obs, own_extras(trace))))
-        seen = (state, trace, _fresh(net, trace), _stored(rollout, cast), returned)
+        seen = (state, trace, _fresh(net, trace), _stored(rollout, setup.cast), returned)
         return (returned, env_state), without_keys(seen), nnx.state(net)
 
-    noise_key, env_key, run_key = jax.random.split(jax.random.key(seed), 3)
+    noise_key, env_key, run_key = jax.random.split(jax.random.key(setup.seed), 3)
     keys = jax.random.split(run_key, MOST_ROLLOUTS)
     after, _, variables = run(before, *begin(before, noise_key, env_key), keys[0])
     for key in keys[1:]:

@@ -4,17 +4,15 @@ import contextlib
 from typing import Any
 
 import jax
-import numpy as np
-from nnx_stateful import StatefulModule
+from nnx_stateful import PyTree, StatefulModule
 from nnx_stateful.testing import to_float64
 
 from ._boundary import check_boundary
-from ._replay_arrays import Deviations, Quantity, has_noise, widened
-from ._replay_blame import Fault, describe, execution_order, first_fault
+from ._replay_arrays import widened
 from ._replay_env import EndingEnv
-from ._replay_report import ReplayError, ReplayReport, ReplayStage
-from ._replay_rollout import RolledOut, UnrollFn, roll_out, rollout_deviations, shift_of_done
-from ._replay_runs import WINDOW, Replays
+from ._replay_proof import Proof
+from ._replay_report import ReplayReport
+from ._replay_rollout import RolloutSetup, UnrollFn, roll_out
 from ._rollout import unroll_env
 from ._validate import check_number, check_whole_number
 
@@ -38,7 +36,8 @@ def verify_replay(
     1. ``rollout``: what was stored and returned is what the network saw, did and carried on.
     2. ``steps``: every step, replayed by ``unroll`` from the carry state with which it began,
        gives the stored output, the output of every module, and the next carry state.
-    3. ``noise``: so it does if the noise keys in the carry state are others.
+    3. ``noise``: so it does if the noise keys in the carry state are others, as a replay draws
+       nothing.
     4. ``windows``: so do all windows of 3 steps, that is, with resets inside.
     5. ``sequence``: so does the whole rollout from its first carry state, as in the loss. Here
        rounding may grow from step to step, so limits are multiplied by the factor by which the
@@ -57,7 +56,8 @@ def verify_replay(
       seed: of initial states, noise and ends of episodes.
       float64: compute in float64, in which no fault can hide behind rounding. The network's
         parameters and inputs are widened; environments keep the dtypes of their states.
-      tolerance: limit of deviations; 1e-4, or 1e-10 in float64, by default.
+      tolerance: limit of deviations; 1e-4, or 1e-10 in float64, by default. A network that
+        computes in less than float32 needs a larger one.
       unroll_fn: the rollout function to prove, with the arguments and results of
         :func:`unroll_env`. It must store what the network emits as rollout_extras.
 
@@ -91,175 +91,10 @@ def verify_replay(
     with wide, jax.default_matmul_precision("highest"):
         if float64:
             networks = to_float64(networks)
-        rolled = roll_out(
-            EndingEnv(env, longest=rollout_length - 1),
-            networks,
-            n_envs,
-            rollout_length,
-            seed,
-            unroll_fn,
-            widened if float64 else lambda tree: tree,
-        )
-        return _Proof(networks, rolled, float64, float(tolerance)).run()
+        setup = RolloutSetup(n_envs, rollout_length, seed, widened if float64 else _as_it_is)
+        rolled = roll_out(EndingEnv(env, rollout_length - 1), networks, setup, unroll_fn)
+        return Proof(networks, rolled, float64, float(tolerance)).run()
 
 
-class _Proof:
-    """One proof: the stages so far, and what to say where one fails."""
-
-    def __init__(
-        self, networks: StatefulModule, rolled: RolledOut, float64: bool, tolerance: float
-    ):
-        self._networks = networks
-        self._rolled = rolled
-        self._float64 = float64
-        self._tolerance = tolerance
-        self._stages: dict[str, ReplayStage] = {}
-
-    def run(self) -> ReplayReport:
-        """Goes through the stages; raises at the first that fails."""
-        self._check_ends()
-        self._add("rollout", rollout_deviations(self._rolled))
-        replays = Replays(self._networks, self._rolled, self._float64)
-        self._add("steps", replays.steps())
-        if has_noise(self._rolled.start):
-            self._add("noise", replays.steps_with_other_noise())
-        self._add("windows", replays.windows())
-        self._add("sequence", replays.sequence(), replays.growth())
-        return self._report()
-
-    def _check_ends(self) -> None:
-        if not self._rolled.stored.done[:-1].any():
-            raise ReplayError(
-                "verify_replay: expected episodes to end inside the rollout, got a done that is "
-                "never set before the last step, though every environment ended an episode; "
-                "store in Transition.done where environments end, terminated or truncated"
-            )
-
-    def _add(self, stage: str, deviations: Deviations, growth: Deviations | None = None) -> None:
-        limits = {
-            name: self._limit(name) * (1.0 if growth is None else growth[name])
-            for name in deviations
-        }
-        self._stages[stage] = ReplayStage(_by_name(deviations), _by_name(limits))
-        if self._stages[stage].exceeding():
-            order = execution_order(self._networks, self._rolled)
-            fault = first_fault(deviations, limits, order)
-            raise ReplayError(self._message(stage, fault), self._report())
-
-    def _limit(self, quantity: Quantity) -> np.ndarray:
-        stds = self._rolled.trace.smallest_std
-        limit = np.full(self._rolled.stored.done.shape, self._tolerance)
-        amplified = quantity.kind in ("ratio", "log_likelihood") or "likelihood" in quantity.leaf
-        if stds is None or not amplified:
-            return limit
-        return limit / np.minimum(1.0, stds)
-
-    def _report(self) -> ReplayReport:
-        rolled, stored = self._rolled, self._rolled.stored
-        steps, n_envs = stored.done.shape
-        stds = rolled.trace.smallest_std
-        return ReplayReport(
-            n_envs=n_envs,
-            rollout_length=steps,
-            float64=self._float64,
-            tolerance=self._tolerance,
-            smallest_std=None if stds is None else float(stds.min()),
-            terminations=int((stored.done & ~stored.truncated).sum()),
-            truncations=int(stored.truncated.sum()),
-            stages=dict(self._stages),
-            changed_variables=rolled.changed,
-            advanced_streams=rolled.advanced,
-        )
-
-    def _message(self, stage: str, fault: Fault) -> str:
-        what, remedy = self._findings(stage, fault)
-        others = ", ".join(f"{name} ({by:.2g})" for name, by in list(fault.others.items())[:8])
-        return (
-            f"verify_replay: {what}. First at step {fault.step}, row {fault.row}: "
-            f"{fault.quantity.name} deviates by {fault.deviation:.3g}, limit {fault.limit:.3g}"
-            + (f"; at that step also {others}" if others else "")
-            + f". {remedy}"
-        )
-
-    def _findings(self, stage: str, fault: Fault) -> tuple[str, str]:
-        """What is wrong, and what to do about it."""
-        if stage == "rollout":
-            return _rollout_findings(fault, self._rolled)
-        module = "the network" if fault.module is None else describe(self._networks, fault.module)
-        part = "carry state" if fault.quantity.kind == "carry" else "output"
-        found, remedy = _REPLAYED[stage]
-        if stage == "steps" and self._rolled.changed:
-            remedy = (
-                f"The rollout changed the variables {', '.join(self._rolled.changed)}: call "
-                "update_statistics after the loss and its gradient step, not before"
-            )
-        elif stage == "steps" and self._rolled.advanced:
-            remedy += f". RNG streams that the rollout advanced: {', '.join(self._rolled.advanced)}"
-        return f"the {part} of {module} {found}", remedy
-
-
-_REPLAYED = {
-    "steps": (
-        "is another in the replay of a single step, from the carry state, observation and "
-        "rollout_extras of the rollout",
-        "Look for state kept outside of the carry (an attribute, an RNG stream), for noise that is "
-        "drawn although rollout_extras are given, and for an unroll that differs from __call__; "
-        "nnx_stateful.testing.check_stateful_module checks the module alone",
-    ),
-    "noise": (
-        "depends, in the replay, on the noise key in the carry state: noise is drawn anew although "
-        "rollout_extras are given",
-        "Emit what was drawn as rollout_extras, and use it in place of a new draw where "
-        "rollout_extras are not None",
-    ),
-    "windows": (
-        f"is another in the replay of {WINDOW} steps, though single steps agree",
-        "Look at its own unroll: the carry of a row must be reset after the step at which done is "
-        "set, neither before that step nor after the next one; without an unroll of its own a "
-        "module gets one that does so",
-    ),
-    "sequence": (
-        f"is another in the replay of the whole rollout, though windows of {WINDOW} steps agree",
-        "Look at its own unroll for memory that reaches back further than a window, such as a "
-        "delay that reads across a reset; check with float64=True whether it is rounding",
-    ),
-}
-"""By stage: what was found of a module, and what to do about it."""
-
-
-def _rollout_findings(fault: Fault, rolled: RolledOut) -> tuple[str, str]:
-    kind, step = fault.quantity.kind, fault.step
-    if kind == "obs":
-        return (
-            "Transition.obs is not what the network was given",
-            "Store the observation on which the network acted, not the one after it",
-        )
-    if kind == "returned":
-        return (
-            "the carry state that unroll_fn returned is not the one after its last step",
-            "Return next_state of the last step, with the rows of its done reset",
-        )
-    if kind != "carry":
-        return (
-            "Transition.network_output is not what the network returned",
-            "Store out.output of the step as it is",
-        )
-    if step == 0:
-        return (
-            "the first step of unroll_fn began with another carry state than it was given",
-            "The loss replays from the carry state that unroll_fn is given: begin with that one",
-        )
-    shift = shift_of_done(rolled)
-    wrong = "does not say which rows were reset"
-    if shift:
-        wrong = f"is stored one step {'late' if shift > 0 else 'early'}"
-    return (
-        f"Transition.done {wrong}: step {step} began with a carry state that is not the one after "
-        f"step {step - 1} with the rows of its done reset",
-        "Reset the rows of done with reset_rows(networks, out.next_state, done), and store that "
-        "very done with the step",
-    )
-
-
-def _by_name(arrays: Deviations) -> dict[str, np.ndarray]:
-    return {quantity.name: leaf for quantity, leaf in arrays.items()}
+def _as_it_is(tree: PyTree) -> PyTree:
+    return tree

@@ -11,7 +11,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from .._config import EvalConfig, TrainConfig, VideoConfig
 from .._config_json import flag_from_text, flag_to_text
 from .._logging_level import LoggingLevel
-from .._ppo_config import PPOConfig
+from .._ppo_config import PPOConfig, Schedule
 from ..presets import NetworkOptions
 from ._recommended import DEFAULT_ENV, DEFAULT_NETWORK, recommended
 
@@ -36,6 +36,10 @@ class TrainArguments:
         runs/ENV-NETWORK-SEED-TIME.
       total_steps: short for --ppo.total-steps.
       seed: seed of everything: parameters, environments, noise, minibatches.
+      seeds: train that many seeds side by side, counted from --seed; each leaves a run folder of
+        its own inside the run folder, beside a common learning curve.
+      target_return: stop when an evaluation's mean return reaches this (with several seeds: all of
+        them).
       checkpoint_every_steps: environment steps between checkpoints; the newest three are kept.
       net: the network; for built-in ones.
       ppo: the algorithm.
@@ -48,6 +52,8 @@ class TrainArguments:
     run_dir: Path | None = None
     total_steps: int | None = None
     seed: int = TrainConfig.seed
+    seeds: int = 1
+    target_return: float | None = None
     checkpoint_every_steps: int = TrainConfig.checkpoint_every_steps
     net: NetworkOptions = dataclasses.field(default_factory=NetworkOptions)
     ppo: PPOConfig = dataclasses.field(default_factory=PPOConfig)
@@ -65,6 +71,7 @@ class TrainArguments:
             video=self.video,
             seed=self.seed,
             checkpoint_every_steps=self.checkpoint_every_steps,
+            target_return=self.target_return,
         )
 
 
@@ -133,6 +140,20 @@ def _flags(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
         instance_from_str=lambda words: flag_from_text(LoggingLevel, words[0], "logging level"),
         is_instance=lambda value: isinstance(value, LoggingLevel),
         str_from_instance=lambda value: [flag_to_text(value)],
+    )
+
+
+@_REGISTRY.primitive_rule
+def _number_not_schedule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """Reads a number where Python would take a schedule, too."""
+    if info.type != (float | Schedule):
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="FLOAT",
+        instance_from_str=lambda words: float(words[0]),
+        is_instance=lambda value: isinstance(value, int | float),
+        str_from_instance=lambda value: [str(value)],
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from flax import nnx
 from nnx_stateful import StatefulModule
 
-from .._boundary import check_boundary
+from .._check_training import check_training
 from .._env_check import check_env
 from ..envs import make_env
 from ..presets import list_networks, make_network
@@ -43,9 +43,9 @@ def make_run(run: RunConfig) -> tuple[Any, StatefulModule]:
     env = resolve_env(run.env)
     with user_errors():
         check_env(env)
-    network = resolve_network(run, env)
+    network = resolve_network(run, env, nnx.Rngs(run.train.seed))
     with user_errors():
-        check_boundary(env, network, run.train.ppo.n_envs, run.train.ppo.combine_advantages)
+        check_training(env, env, network, run.train)
     return env, network
 
 
@@ -65,9 +65,8 @@ def resolve_env(name: str) -> Any:
             ) from error
 
 
-def resolve_network(run: RunConfig, env: Any) -> StatefulModule:
+def resolve_network(run: RunConfig, env: Any, rngs: nnx.Rngs) -> StatefulModule:
     """Builds the network that ``--network`` names, for an environment."""
-    rngs = nnx.Rngs(run.train.seed)
     if ":" in run.network:
         network = _call(_factory("--network", run.network, "make_network(env, rngs)", 2), env, rngs)
         if not isinstance(network, StatefulModule):

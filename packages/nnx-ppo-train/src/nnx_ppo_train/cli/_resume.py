@@ -10,7 +10,7 @@ from ._errors import UsageError, user_errors
 from ._resolve import make_run
 from ._run_config import RunConfig, read_run_config, update_run_config
 from ._run_folder import find_run_folder
-from ._session import Session
+from ._session import Session, say
 
 
 def resume(arguments: ResumeArguments, console: Console) -> int:
@@ -41,11 +41,12 @@ def resume(arguments: ResumeArguments, console: Console) -> int:
     update_run_config(folder.config, run)
     session = Session(console, folder, run, env, network)
     if state.steps_taken >= total:
-        session.say(f"{folder.path}: all {total:,} steps are done; --total-steps sets a new end.")
+        say(console, f"{folder.path}: all {total:,} steps are done; --total-steps sets a new end.")
     else:
-        session.say(
+        say(
+            console,
             f"Resuming {run.network} on {run.env} at {state.steps_taken:,} of {total:,} steps\n"
-            f"Run folder: {folder.path}\nCompiling."
+            f"Run folder: {folder.path}\nCompiling.",
         )
     return session.train(state)
 

@@ -3,12 +3,14 @@
 import dataclasses
 import shutil
 import time
+from pathlib import Path
 from typing import Any
 
 from nnx_stateful import StatefulModule
 from rich.console import Console
 
 from .._checkpoint import latest_checkpoint, make_checkpoint_fn
+from .._checkpoint_files import step_of
 from .._train import train_ppo
 from .._types import TrainingState, VideoData
 from ._metrics_file import MetricsFile, read_metrics
@@ -50,22 +52,23 @@ class Session:
           The exit code: 0, or 130 after Ctrl-C.
         """
         started = time.monotonic()
-        interrupted = False
+        interrupted, stopped_by = False, None
         try:
-            self._train(start)
+            stopped_by = self._train(start)
         except KeyboardInterrupt:
             interrupted = True
             if self._left_nothing():
                 return INTERRUPTED
-            self.say("\nInterrupted; drawing the pictures (Ctrl-C again to leave them).")
+            say(self.console, "\nInterrupted; drawing the pictures (Ctrl-C again to leave them).")
         try:
             self.draw()
         except KeyboardInterrupt:
-            self.say("Pictures left undrawn.")
-        self._summarize(time.monotonic() - started)
+            say(self.console, "Pictures left undrawn.")
+        self._summarize(time.monotonic() - started, stopped_by)
         return INTERRUPTED if interrupted else 0
 
-    def _train(self, start: TrainingState | None) -> None:
+    def _train(self, start: TrainingState | None) -> str | None:
+        """Trains; returns why it ended early, if it did."""
         config = self.run.train
         start_step = 0 if start is None else start.steps_taken
         metrics = MetricsFile(self.folder.metrics, start_step)
@@ -81,7 +84,7 @@ class Session:
 
         try:
             with progress:
-                train_ppo(
+                result = train_ppo(
                     self.env,
                     self.network,
                     config,
@@ -95,21 +98,12 @@ class Session:
                 )
         finally:
             metrics.close()
+        return result.stopped_by
 
     def draw(self) -> None:
         """Draws the pictures."""
-        draw_pictures(
-            self.console,
-            self.folder,
-            self.env,
-            self.network,
-            self.run.train.seed,
-            self.run.train.eval.max_episode_length,
-        )
-
-    def say(self, text: str) -> None:
-        """Prints a line as it is."""
-        self.console.print(text, soft_wrap=True, markup=False, highlight=False)
+        metrics = [self.folder.metrics]
+        draw_pictures(self.console, self.folder, self.env, self.network, self.run, metrics)
 
     def _left_nothing(self) -> bool:
         """Whether there is no checkpoint; the folder, which nobody can use, is removed then."""
@@ -117,39 +111,32 @@ class Session:
             latest_checkpoint(self.folder.checkpoints)
         except FileNotFoundError:
             shutil.rmtree(self.folder.path)
-            self.say(f"\nStopped before the first checkpoint; {self.folder.path} is removed.")
+            say(
+                self.console,
+                f"\nStopped before the first checkpoint; {self.folder.path} is removed.",
+            )
             return True
         return False
 
-    def _summarize(self, seconds: float) -> None:
+    def _summarize(self, seconds: float, stopped_by: str | None) -> None:
         total = self.run.train.ppo.total_steps
         name = self.folder.name
         checkpoint = latest_checkpoint(self.folder.checkpoints)
-        steps = int(checkpoint.name.removeprefix("step_"))
-        self.say("")
+        steps = step_of(checkpoint)
+        say(self.console, "")
         if steps < total:
-            self.say(f"Stopped at {steps:,} of {total:,} steps after {duration(seconds)}.")
+            why = f": {stopped_by}" if stopped_by else ""
+            done = f"Stopped at {steps:,} of {total:,} steps after {duration(seconds)}{why}."
+            say(self.console, done)
         else:
-            self.say(f"Finished {steps:,} steps in {duration(seconds)}.")
-        self.say(self._result())
-        folder = self.folder
-        files = {
-            "config": folder.config,
-            "metrics": folder.metrics,
-            "checkpoint": checkpoint,
-            "learning curve": folder.learning_curve,
-            "graph": folder.graph,
-            "episode": folder.episode,
-            "videos": folder.videos,
-        }
-        for label, path in files.items():
-            if path.exists():
-                self.say(f"  {label:<15} {path}")
+            say(self.console, f"Finished {steps:,} steps in {duration(seconds)}.")
+        say(self.console, self._result())
+        list_files(self.console, self.folder, {"checkpoint": checkpoint})
         if steps < total:
-            self.say(f"Go on:     nnx-ppo resume {name}")
+            say(self.console, f"Go on:     nnx-ppo resume {name}")
         else:
-            self.say(f"Train on:  nnx-ppo resume {name} --total-steps {2 * steps}")
-        self.say(f"Evaluate:  nnx-ppo eval {name}")
+            say(self.console, f"Train on:  nnx-ppo resume {name} --total-steps {2 * steps}")
+        say(self.console, f"Evaluate:  nnx-ppo eval {name}")
 
     def _result(self) -> str:
         """The last evaluation in words, or the training return where there is none."""
@@ -163,6 +150,27 @@ class Session:
                 value = found[-1][key]
                 return f"{what}: {value:.4g}{share(value, self.env)} at step {found[-1]['step']:,}"
         return "No episode has ended yet, so there is no return to report."
+
+
+def say(console: Console, text: str) -> None:
+    """Prints a line as it is."""
+    console.print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+def list_files(console: Console, folder: RunFolder, more: dict[str, Path]) -> None:
+    """Says what there is in a run folder, and what else."""
+    files = {
+        "config": folder.config,
+        "metrics": folder.metrics,
+        **more,
+        "learning curve": folder.learning_curve,
+        "graph": folder.graph,
+        "episode": folder.episode,
+        "videos": folder.videos,
+    }
+    for label, path in files.items():
+        if path.exists():
+            say(console, f"  {label:<15} {path}")
 
 
 def share(value: float, env: Any) -> str:

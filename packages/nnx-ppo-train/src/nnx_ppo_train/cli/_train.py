@@ -4,13 +4,16 @@ import os
 
 from rich.console import Console
 
+from .._config import LARGEST_SEED
+from .._validate import check_whole_number
 from ._arguments import TrainArguments
 from ._errors import UsageError, user_errors
+from ._many_session import ManySession
 from ._recommended import recommended
 from ._resolve import make_run
 from ._run_config import RunConfig, write_run_config
 from ._run_folder import RunFolder, new_run_folder
-from ._session import Session
+from ._session import Session, say
 
 
 def train(arguments: TrainArguments, console: Console, command: list[str]) -> int:
@@ -26,6 +29,7 @@ def train(arguments: TrainArguments, console: Console, command: list[str]) -> in
     """
     with user_errors():
         config = arguments.config()
+    seeds = _seeds(arguments)
     _check_network_options(arguments)
     run = RunConfig(
         env=arguments.env,
@@ -37,15 +41,37 @@ def train(arguments: TrainArguments, console: Console, command: list[str]) -> in
     folder = new_run_folder(arguments.run_dir, run.env, run.network, config.seed)
     env, network = make_run(run)
     _make(folder)
-    write_run_config(folder.config, run, command)
-    session = Session(console, folder, run, env, network)
-    session.say(
+    if len(seeds) == 1:
+        write_run_config(folder.config, run, command)
+    which = f"seed {config.seed}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
+    say(
+        console,
         f"Training {run.network} on {run.env}: {config.ppo.total_steps:,} steps, "
-        f"{config.ppo.n_envs} environments, seed {config.seed}\n"
+        f"{config.ppo.n_envs} environments, {which}\n"
         f"Run folder: {folder.path}\n"
-        "Compiling; the first time this takes a while, later starts find the result on disk."
+        "Compiling; the first time this takes a while, later starts find the result on disk.",
     )
-    return session.train()
+    if len(seeds) > 1:
+        return ManySession(console, folder, run, env, seeds, command).train()
+    return Session(console, folder, run, env, network).train()
+
+
+def _seeds(arguments: TrainArguments) -> range:
+    """The seeds to train.
+
+    Raises:
+      UsageError: if there are none, one is too large, or videos are asked for of several.
+    """
+    with user_errors():
+        check_whole_number(arguments.seeds, "--seeds", at_least=1)
+        last = arguments.seed + arguments.seeds - 1
+        check_whole_number(last, "--seed (the last of --seeds)", 0, LARGEST_SEED)
+    if arguments.seeds > 1 and arguments.video.enabled:
+        raise UsageError(
+            "--video.enabled: expected no videos with several --seeds; an episode of the median "
+            "seed is drawn at the end"
+        )
+    return range(arguments.seed, last + 1)
 
 
 def _check_network_options(arguments: TrainArguments) -> None:

@@ -39,9 +39,8 @@ def mean_log_tanh_slope(
     with the Gaussian, so that Gauss-Legendre nodes on an interval of fixed length suffice.
     """
     is_narrow = std < _NARROW
-    narrow = _by_hermite(mean, jnp.where(is_narrow, std, _NARROW))
-    wide = _by_legendre(mean, jnp.where(is_narrow, _NARROW, std))
-    return jnp.where(is_narrow, narrow, wide)
+    wide = _by_legendre(mean, jnp.where(is_narrow, _NARROW, std))  # NaN slope at tiny deviations
+    return jnp.where(is_narrow, _by_hermite(mean, std), wide)
 
 
 def _by_hermite(mean: Array, std: Array) -> Array:
