@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import optax
 import pytest
 from flax import nnx
 from nnx_ppo_train import EvalConfig, LoggingLevel, PPOConfig, TrainConfig, make_env, train_ppo
@@ -23,7 +24,7 @@ def documented() -> dict[str, re.Pattern[str]]:
     }
 
 
-def emitted_keys(env_name: str, **options) -> set[str]:
+def emitted_keys(env_name: str, optimizer=None, **options) -> set[str]:
     """Keys that a run of two iterations logs with everything turned on."""
     env = make_env(env_name, episode_length=2, **options)
     config = TrainConfig(
@@ -40,14 +41,20 @@ def emitted_keys(env_name: str, **options) -> set[str]:
     )
     network = make_network("mlp", env, nnx.Rngs(0), NetworkOptions(hidden_size=4))
     keys: set[str] = set()
-    train_ppo(env, network, config, log_fn=lambda metrics, step: keys.update(metrics))
+    train_ppo(
+        env,
+        network,
+        config,
+        log_fn=lambda metrics, step: keys.update(metrics),
+        optimizer=optimizer,
+    )
     return keys
 
 
 @pytest.fixture(scope="module")
 def keys() -> set[str]:
     """What an environment with bare arrays and one with dicts of everything bring about."""
-    return emitted_keys("point-mass") | emitted_keys("body-chain", n_bodies=2)
+    return emitted_keys("point-mass", optax.sgd(1e-3)) | emitted_keys("body-chain", n_bodies=2)
 
 
 def test_every_metric_is_documented(keys):

@@ -81,7 +81,8 @@ def _rollout_findings(fault: Fault, owner: str, rolled: RolledOut) -> tuple[str,
         )
     if kind == "returned":
         return (
-            f"the carry state of {owner} that unroll_fn returned is not the one after its last step",
+            f"the carry state of {owner} that unroll_fn returned is not the one after the last "
+            "step",
             "Return next_state of the last step, with the rows of its done reset",
         )
     if kind != "carry":

@@ -9,10 +9,19 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from .._config import TrainConfig
+from .._logging_level import LoggingLevel
 from ..presets import NetworkOptions
 
 DEFAULT_ENV = "cartpole-positions"
 DEFAULT_NETWORK = "graph"
+LOGGED = (
+    LoggingLevel.LOSSES
+    | LoggingLevel.ACTOR_EXTRA
+    | LoggingLevel.CRITIC_EXTRA
+    | LoggingLevel.GRAD_NORM
+    | LoggingLevel.THROUGHPUT
+)
+"""What tells how a training goes and costs next to nothing."""
 
 ROWS: list[tuple[str, str, dict[str, Any]]] = [
     (
@@ -24,6 +33,7 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
             "ppo.total_steps": 2_000_000,
             "ppo.learning_rate": 1e-3,
             "ppo.gradient_clipping": 1.0,
+            "ppo.logging_level": LOGGED,
             "eval.every_steps": 100_000,
             "checkpoint_every_steps": 250_000,
             "video.episode_length": 200,
