@@ -84,12 +84,10 @@ def _multi(rngs, **options):
 
 
 quadrature = functools.partial(NormalTanhSampler, entropy="quadrature")
-free_normal = functools.partial(NormalSampler, state_independent_std=3)
 free_tanh = functools.partial(NormalTanhSampler, state_independent_std=3, initial_std=0.5)
 
 SAMPLERS = {
     "normal": Row(NormalSampler, 4, _first_half),
-    "normal, free std": Row(free_normal, 3, lambda params: params),
     "tanh": Row(NormalTanhSampler, 4, lambda params: np.tanh(_first_half(params))),
     "tanh, quadrature": Row(quadrature, 4, lambda params: np.tanh(_first_half(params))),
     "tanh, free std": Row(free_tanh, 3, np.tanh),

@@ -16,7 +16,14 @@ from nnx_ppo_train import (
 )
 from nnx_ppo_train._evaluation import make_evaluate
 from nnx_ppo_train.envs import State
-from nnx_stateful import LSTM, Dense, Sequential, initial_state
+from nnx_stateful import (
+    LSTM,
+    Dense,
+    Sequential,
+    StatefulModule,
+    StatefulModuleOutput,
+    initial_state,
+)
 from nnx_stateful.testing import StreamProbe
 
 B, OBS, ACTION = 5, 3, 2
@@ -131,6 +138,31 @@ def test_metrics_are_averaged_over_each_episode(metrics, episodes):
     _, _, pushes, values = zip(*episodes, strict=True)
     assert metrics["eval/env/push"] == pytest.approx(np.mean(pushes), abs=1e-5)
     assert metrics["eval/net/1/action/1/mu"] == pytest.approx(np.mean(values), abs=1e-5)
+
+
+class Clock(StatefulModule):
+    """Reports the step times B weights: an axis as long as the batch that is not the batch axis."""
+
+    def initialize_state(self, batch_size):
+        return jnp.zeros(batch_size)
+
+    def reset_state(self, prev_state):
+        return jnp.zeros_like(prev_state)
+
+    def __call__(self, state, x, rollout_extras=None):
+        step = state[0] + 1.0
+        return StatefulModuleOutput(state + 1, x, 0.0, {"time": step * jnp.arange(1.0, B + 1)})
+
+
+def test_axis_as_long_as_the_batch_is_not_taken_for_it(episodes):
+    network = make(lambda rngs: Clock())
+    found = eval_rollout(ENV, network, B, 100, KEY, None, LoggingLevel.NETWORK_METRICS)
+    lengths = np.array([length for _, length, *_ in episodes])
+    weights = np.arange(1.0, B + 1)
+    expected = weights.mean() * ((lengths + 1) / 2).mean()
+    mistaken = (weights * (lengths + 1) / 2).mean()
+    assert abs(expected - mistaken) > 1e-2
+    assert float(found["eval/net/0/time"]) == pytest.approx(expected, rel=1e-5)
 
 
 def test_single_reward_has_no_names_below_it():

@@ -15,6 +15,7 @@ from nnx_ppo_train import (
     unroll_env,
     verify_replay,
 )
+from nnx_ppo_train._replay_rollout import ends_everywhere
 from nnx_ppo_train.envs import State
 from nnx_stateful import (
     Concat,
@@ -119,6 +120,23 @@ def test_report_counts_ends_and_finds_the_worst(report):
         for stage in report.stages.values()
         for name, leaf in stage.deviations.items()
     )
+
+
+@pytest.mark.parametrize(
+    ("ends", "enough"),
+    [
+        ({(0, 0): "terminated", (2, 1): "truncated"}, True),
+        ({(0, 0): "terminated", (1, 1): "truncated"}, False),
+        ({(2, 0): "terminated", (2, 1): "truncated"}, False),
+        ({(0, 0): "terminated", (2, 1): "terminated"}, False),
+        ({(0, 0): "truncated", (2, 1): "truncated"}, False),
+    ],
+)
+def test_rollout_has_enough_ends_with_both_kinds_inside_and_at_its_last_step(ends, enough):
+    done, truncated = np.zeros((2, 3, 2), bool)
+    for place, kind in ends.items():
+        done[place], truncated[place] = True, kind == "truncated"
+    assert ends_everywhere(done, truncated) == enough
 
 
 def test_report_prints_a_table(report):

@@ -1,6 +1,7 @@
 """Whole episodes, for measuring."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -129,10 +130,8 @@ def _run(
         )
 
     network_state = rekey_noise(initial_state(networks, n_envs), noise_key)
-    metrics = jax.eval_shape(
-        lambda: rebuild(graphdef, streams, rest)(network_state, states.obs).metrics
-    )
-    wanted = _wanted(states.metrics, metrics, level)
+    network_metrics = _per_row_metrics(lambda: rebuild(graphdef, streams, rest), states.obs, n_envs)
+    wanted = _wanted(states.metrics, network_metrics, level)
     start = _Episodes(
         env=states,
         network=network_state,
@@ -141,7 +140,7 @@ def _run(
         over=states.done.astype(bool),
         returns=jax.tree.map(lambda r: _zeros(r.shape, r.dtype), states.reward),
         lengths=jnp.zeros(n_envs, jnp.int32),
-        sums=jax.tree.map(lambda s: _zeros(_with_rows(s.shape, n_envs), s.dtype), wanted),
+        sums=jax.tree.map(lambda s: _zeros(s.shape, s.dtype), wanted),
     )
     return jax.lax.while_loop(
         lambda e: (e.step < max_episode_length) & any_row(~e.over), step, start
@@ -166,8 +165,32 @@ def _wanted(env_metrics: PyTree, network_metrics: PyTree, level: LoggingLevel) -
     return wanted
 
 
-def _with_rows(shape: tuple[int, ...], n_envs: int) -> tuple[int, ...]:
-    return shape if shape[:1] == (n_envs,) else (n_envs, *shape)
+def _per_row_metrics(network: Callable[[], StatefulModule], obs: PyTree, n_envs: int) -> PyTree:
+    """Shapes of the network's metrics, with a row axis also where they have none.
+
+    Metrics need not lead with the batch axis, and an axis of that size need not be it: whether a
+    leaf has it shows when the batch has one row more.
+    """
+
+    def shapes(rows: int) -> PyTree:
+        def metrics(obs: PyTree) -> PyTree:
+            acting = network()
+            return acting(initial_state(acting, rows), obs).metrics
+
+        return jax.eval_shape(
+            metrics,
+            jax.tree.map(lambda x: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype), obs),
+        )
+
+    return jax.tree.map(
+        lambda leaf, larger: (
+            jax.ShapeDtypeStruct((n_envs, *leaf.shape), leaf.dtype)
+            if leaf.shape == larger.shape
+            else leaf
+        ),
+        shapes(n_envs),
+        shapes(n_envs + 1),
+    )
 
 
 def _zeros(shape: tuple[int, ...], dtype: Any) -> Array:

@@ -130,7 +130,7 @@ def roll_out(
         earlier = variables
         after, seen, variables = run(earlier, *after, key)
         start, trace, fresh, stored, returned = jax.device_get(seen)
-        if _ends_everywhere(stored):
+        if ends_everywhere(stored.done, stored.truncated):
             break
     changed, advanced = _changed(earlier, variables)
     return RolledOut(start, trace, fresh, stored, returned, variables, changed, advanced, kinds[-1])
@@ -155,9 +155,9 @@ def _fresh(network: StatefulModule, trace: StepTrace) -> PyTree:
     return jax.vmap(lambda state: reset_rows(network, state, rows))(trace.next_state)
 
 
-def _ends_everywhere(stored: Transition) -> bool:
-    terminated = stored.done & ~stored.truncated
-    ends = (stored.done[:-1], stored.done[-1], terminated, stored.truncated)
+def ends_everywhere(done: Any, truncated: Any) -> bool:
+    """Whether rows (T, B) end inside and at the last step, and there are both kinds of ends."""
+    ends = (done[:-1], done[-1], done & ~truncated, truncated)
     return all(bool(end.any()) for end in ends)
 
 
