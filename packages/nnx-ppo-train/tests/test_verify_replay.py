@@ -15,8 +15,8 @@ from nnx_ppo_train import (
     unroll_env,
     verify_replay,
 )
-from nnx_ppo_train._replay_rollout import ends_everywhere
 from nnx_ppo_train.envs import State
+from nnx_ppo_train.verification._traced_rollout import ends_everywhere
 from nnx_stateful import (
     Concat,
     Container,
@@ -318,7 +318,7 @@ def test_extras_that_are_not_stored_are_found():
 
 
 def test_rollout_without_ends_is_found(monkeypatch):
-    monkeypatch.setattr("nnx_ppo_train._replay_rollout.MOST_ROLLOUTS", 2)
+    monkeypatch.setattr("nnx_ppo_train.verification._traced_rollout.MOST_ROLLOUTS", 2)
     unroll_fn = changing_rollout(
         lambda rollout: dataclasses.replace(rollout, done=jnp.zeros_like(rollout.done))
     )

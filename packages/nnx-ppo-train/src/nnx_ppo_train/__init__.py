@@ -18,13 +18,11 @@ from ._logging_level import LoggingLevel
 from ._loss import ppo_loss
 from ._many import ManyResult, train_ppo_many
 from ._ppo_config import PPOConfig
-from ._replay_report import ReplayDeviation, ReplayError, ReplayReport, ReplayStage
 from ._reward_normalizer import RewardNormalizer
 from ._rollout import RolloutOptions, unroll_env
 from ._sweep import Member
 from ._train import train_ppo
 from ._types import PPONetworkOutput, TrainingState, TrainResult, Transition, VideoData
-from ._verify_replay import verify_replay
 from .envs import list_envs, make_env
 from .samplers import (
     ActionSampler,
@@ -34,6 +32,13 @@ from .samplers import (
     MultiCategoricalSampler,
     NormalSampler,
     NormalTanhSampler,
+)
+from .verification import (
+    ReplayDeviation,
+    ReplayError,
+    ReplayReport,
+    ReplayStage,
+    verify_replay,
 )
 from .wrappers import EpisodeWrapper, RewardScalingWrapper
 

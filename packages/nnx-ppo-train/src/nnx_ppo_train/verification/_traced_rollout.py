@@ -18,10 +18,10 @@ from nnx_stateful import (
     reset_rows,
 )
 
-from ._env_batch import EnvBatch
-from ._replay_arrays import Deviations, key_kinds, leaf_deviations, without_keys
-from ._replay_probe import StepTrace, own_extras, trace_of, traced
-from ._types import Transition
+from .._env_batch import EnvBatch
+from .._types import Transition
+from ._arrays import Deviations, key_kinds, leaf_deviations, without_keys
+from ._probe import StepTrace, own_extras, trace_of, traced
 
 MOST_ROLLOUTS = 10
 """Rollouts that are run, at most, until one has the ends that the proof wants."""

@@ -7,14 +7,14 @@ import jax
 from nnx_stateful import PyTree, StatefulModule
 from nnx_stateful.testing import to_float64
 
-from ._boundary import check_boundary
-from ._replay_arrays import widened
-from ._replay_env import EndingEnv
-from ._replay_proof import Proof
-from ._replay_report import ReplayReport
-from ._replay_rollout import RolloutSetup, UnrollFn, roll_out
-from ._rollout import unroll_env
-from ._validate import check_number, check_whole_number
+from .._boundary import check_boundary
+from .._rollout import unroll_env
+from .._validate import check_number, check_whole_number
+from ._arrays import widened
+from ._env import EndingEnv
+from ._proof import Proof
+from ._report import ReplayReport
+from ._traced_rollout import RolloutSetup, UnrollFn, roll_out
 
 
 def verify_replay(

@@ -3,12 +3,12 @@
 import numpy as np
 from nnx_stateful import StatefulModule
 
-from ._replay_arrays import Deviations, Quantity, has_noise
-from ._replay_blame import execution_order, first_fault
-from ._replay_findings import message
-from ._replay_report import ReplayError, ReplayReport, ReplayStage
-from ._replay_rollout import RolledOut, rollout_deviations
-from ._replay_runs import Replays
+from ._arrays import Deviations, Quantity, has_noise
+from ._blame import execution_order, first_fault
+from ._findings import message
+from ._report import ReplayError, ReplayReport, ReplayStage
+from ._runs import Replays
+from ._traced_rollout import RolledOut, rollout_deviations
 
 
 class Proof:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray, PyTree
 
-from .wrappers._wrapper import Wrapper
+from ..wrappers._wrapper import Wrapper
 
 _ENDS = "verify_replay"
 

@@ -9,9 +9,9 @@ import numpy as np
 from flax import nnx
 from nnx_stateful import StatefulModule, extract_activations, rebuild, with_recording
 
-from ._replay_arrays import Deviations, Quantity, with_keys
-from ._replay_probe import own_extras
-from ._replay_rollout import RolledOut
+from ._arrays import Deviations, Quantity, with_keys
+from ._probe import own_extras
+from ._traced_rollout import RolledOut
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from flax import nnx
 from nnx_stateful import PyTree, StatefulModule, extract_activations, rebuild, with_recording
 
-from ._replay_arrays import (
+from ._arrays import (
     Deviations,
     leaf_deviations,
     other_noise,
@@ -19,8 +19,8 @@ from ._replay_arrays import (
     without_keys,
     without_noise_keys,
 )
-from ._replay_probe import own_extras
-from ._replay_rollout import OUTPUT_FIELDS, RolledOut, pad
+from ._probe import own_extras
+from ._traced_rollout import OUTPUT_FIELDS, RolledOut, pad
 
 Change = Callable[[PyTree], PyTree]
 

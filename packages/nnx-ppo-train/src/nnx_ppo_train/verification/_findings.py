@@ -2,9 +2,9 @@
 
 from nnx_stateful import StatefulModule
 
-from ._replay_blame import Fault, describe
-from ._replay_rollout import RolledOut, shift_of_done
-from ._replay_runs import WINDOW
+from ._blame import Fault, describe
+from ._runs import WINDOW
+from ._traced_rollout import RolledOut, shift_of_done
 
 
 def message(stage: str, fault: Fault, networks: StatefulModule, rolled: RolledOut) -> str:
