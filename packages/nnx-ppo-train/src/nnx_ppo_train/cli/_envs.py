@@ -24,7 +24,8 @@ def list_choices(console: Console) -> int:
     envs = _table("--env", "task", "max. return")
     for name, description in list_envs().items():
         env = make_env(name)
-        action = f"{_size(getattr(env, 'action_size', '?'))} {getattr(env, 'action_kind', '')}"
+        kind = _size(getattr(env, "action_kind", ""))
+        action = f"{_size(getattr(env, 'action_size', '?'))} {kind}"
         greatest = getattr(env, "max_return", None)
         observation = _size(getattr(env, "observation_size", "?"))
         known = "unknown" if greatest is None else f"{greatest:g}"

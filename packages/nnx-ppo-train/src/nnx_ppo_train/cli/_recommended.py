@@ -92,6 +92,19 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
         },
     ),
     (
+        "*-choice",
+        "*",
+        {
+            "ppo.total_steps": 300_000,
+            "ppo.learning_rate": 3e-3,
+            "ppo.learning_rate_schedule": "linear",
+            "ppo.discounting_factor": 0.5,
+            "eval.max_episode_length": 10,
+            "net.hidden_size": 32,
+            "net.entropy_weight": 1e-3,
+        },
+    ),
+    (
         "playground/*",
         "*",
         {
