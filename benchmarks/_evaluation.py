@@ -8,25 +8,20 @@ import jax.numpy as jnp
 from flax import nnx
 
 EVALUATION_SEED = 20_000
+N_EPISODES = 512
 
 
-def mean_return(
-    env: Any,
-    act: Callable[[Any, Any], tuple[Any, Any]],
-    carry: Any,
-    n_episodes: int,
-    n_steps: int,
-) -> float:
-    """Mean return over episodes whose first states are the same for everyone.
+def mean_return(env: Any, act: Callable[[Any, Any], tuple[Any, Any]], carry: Any) -> float:
+    """Mean return over `N_EPISODES` episodes that start in the same states for everyone.
+
+    What comes after the first end of an episode does not count.
 
     Args:
-        env: An unbatched environment of `nnx_ppo_train.envs`.
+        env: An unbatched environment in the protocol of `nnx_ppo_train.envs`.
         act: `(carry, observations) -> (carry, actions)`, batched, without randomness.
-        carry: The policy's memory at the start of `n_episodes` episodes.
-        n_episodes: Episodes, side by side.
-        n_steps: Steps; what comes after the first end of an episode does not count.
+        carry: The policy's memory at the start.
     """
-    keys = jax.random.split(jax.random.key(EVALUATION_SEED), n_episodes)
+    keys = jax.random.split(jax.random.key(EVALUATION_SEED), N_EPISODES)
 
     def step(loop, _):
         state, carry, over = loop
@@ -37,14 +32,14 @@ def mean_return(
 
     @jax.jit
     def episodes(keys, carry):
-        start = (jax.vmap(env.reset)(keys), carry, jnp.zeros(n_episodes, bool))
-        return jax.lax.scan(step, start, None, n_steps)[1].sum(0).mean()
+        start = (jax.vmap(env.reset)(keys), carry, jnp.zeros(N_EPISODES, bool))
+        return jax.lax.scan(step, start, None, env.episode_length)[1].sum(0).mean()
 
     return float(episodes(keys, carry))
 
 
-def network_return(network: Any, env: Any, n_episodes: int, n_steps: int) -> float:
-    """Mean return of a network in either library's protocol, already in evaluation mode."""
+def network_return(network: Any, env: Any) -> float:
+    """Mean return of a network of either NNX library, set to act by its mode already."""
     graphdef, variables = nnx.split(network)
 
     def act(carry, obs):
@@ -53,5 +48,4 @@ def network_return(network: Any, env: Any, n_episodes: int, n_steps: int) -> flo
         out = network(memory, obs)
         return (out.next_state, nnx.state(network)), out.output.actions
 
-    carry = (network.initialize_state(n_episodes), variables)
-    return mean_return(env, act, carry, n_episodes, n_steps)
+    return mean_return(env, act, (network.initialize_state(N_EPISODES), variables))

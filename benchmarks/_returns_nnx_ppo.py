@@ -66,19 +66,17 @@ PARTS = types.SimpleNamespace(
 )
 
 
-def main(task: str, seed: int, n_steps: int, n_episodes: int) -> dict[str, float]:
+def main(task: str, seed: int, n_steps: int | None) -> dict[str, float]:
     spec = TASKS[task]
-    env = spec.make_env()
-    network = spec.network(PARTS, env, nnx.Rngs(seed))
-    ppo = PPOConfig(**spec.ppo | {"total_steps": n_steps})
-    config = TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False), seed=seed)
+    network = spec.network(PARTS, spec.env, nnx.Rngs(seed))
+    config = TrainConfig(
+        ppo=PPOConfig(**spec.ppo(n_steps)), eval=EvalConfig(enabled=False), seed=seed
+    )
     started = time.perf_counter()
-    result = train_ppo(env, network, config)
+    acting = train_ppo(spec.env, network, config).training_state.networks
     seconds = time.perf_counter() - started
-    trained = result.training_state.networks
-    trained.eval()
-    value = network_return(trained, spec.make_eval_env(), n_episodes, spec.eval_steps)
-    return {"return": value, "seconds": seconds}
+    acting.eval()
+    return {"return": network_return(acting, spec.evaluated), "seconds": seconds}
 
 
 if __name__ == "__main__":

@@ -71,6 +71,38 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
         },
     ),
     ("recall", "graph", {"net.delay": 5}),
+    (
+        "repeat-previous",
+        "*",
+        {
+            "ppo.n_envs": 128,
+            "ppo.total_steps": 600_000,
+            "ppo.learning_rate": 5e-3,
+            "ppo.learning_rate_schedule": "linear",
+            "ppo.discounting_factor": 0.0,  # answers do not change what comes
+            "ppo.n_minibatches": 8,
+            "eval.n_envs": 256,
+            "eval.max_episode_length": 32,
+            "net.normalize_obs": False,
+        },
+    ),
+    ("repeat-previous", "graph", {"net.delay": 4}),
+    (
+        "count-recall",
+        "*",
+        {
+            "ppo.n_envs": 128,
+            "ppo.rollout_length": 24,
+            "ppo.total_steps": 600_000,
+            "ppo.learning_rate": 5e-3,
+            "ppo.learning_rate_schedule": "linear",
+            "ppo.discounting_factor": 0.0,  # answers do not change what comes
+            "ppo.n_minibatches": 8,
+            "eval.n_envs": 256,
+            "eval.max_episode_length": 24,
+            "net.normalize_obs": False,
+        },
+    ),
     ("point-mass", "*", {"eval.max_episode_length": 200}),
     ("body-chain", "*", {"eval.max_episode_length": 100}),
     (
