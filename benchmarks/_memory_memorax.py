@@ -1,99 +1,142 @@
-"""All seeds of one cell on one task of `memory.py` with memorax; prints JSON.
+"""Trainings of `memory.py` with memorax: one network, several seeds; prints JSON.
 
-memorax has an actor and a critic apart, each with a memory of its own; encoder, cell and head have
-the sizes of ours.
+Runs in the environment of that peer. Actor and critic are separate networks there, each with the
+encoder, cell and sizes of our preset, whose actor and critic share them.
 """
 
 import json
+import math
 import sys
 import time
+from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
-from _memory_settings import SETTINGS, TASKS
+from _evaluation import N_EPISODES, mean_return
+from _memory_tasks import (
+    ENTROPY_WEIGHT,
+    GRADIENT_NORM,
+    HIDDEN,
+    READOUT_SCALE,
+    make_task,
+    settings,
+)
+from flax import linen as nn
 from gymnax.environments import spaces
 from memorax.algorithms import PPO, PPOConfig
-from memorax.networks import MLP, RNN, FeatureExtractor, Memoroid, Network, heads
-from memorax.networks.sequence_models import LRUCell
+from memorax.networks import (
+    MLP,
+    RNN,
+    FeatureExtractor,
+    LRUCell,
+    Memoroid,
+    Network,
+    SequenceModelWrapper,
+    heads,
+)
 
-HIDDEN = SETTINGS.hidden
-CELLS = {
-    "lstm": lambda: RNN(nn.LSTMCell(HIDDEN)),
-    "gru": lambda: RNN(nn.GRUCell(HIDDEN)),
-    "lru": lambda: Memoroid(LRUCell(features=HIDDEN, hidden_dim=HIDDEN)),
-}
 
+class GymnaxEnv:
+    """An environment of ours in the manner of gymnax: it resets itself when an episode ends."""
 
-class GymnaxStyle:
-    """An environment of ours as memorax takes it: resets itself, and gets a key in every step."""
+    def __init__(self, env: Any):
+        self._env = env
 
-    def __init__(self, env):
-        self.env = env
+    def action_space(self, params: Any = None) -> spaces.Discrete:
+        return spaces.Discrete(self._env.action_size)
 
-    def reset(self, key, params=None):
-        state = self.env.reset(key)
+    def reset(self, key: Any, params: Any = None) -> tuple[Any, Any]:
+        state = self._env.reset(key)
         return state.obs, state
 
-    def step(self, key, state, action, params=None):
-        stepped = self.env.step(state, action)
-        fresh = self.env.reset(key)
-        following = jax.tree.map(lambda new, old: jnp.where(stepped.done, new, old), fresh, stepped)
-        return following.obs, following, stepped.reward, stepped.done, {}
-
-    def action_space(self, params=None):
-        return spaces.Discrete(self.env.action_size)
+    def step(self, key: Any, state: Any, action: Any, params: Any = None) -> tuple[Any, ...]:
+        after = self._env.step(state, action)
+        fresh = self._env.reset(key)
+        following = jax.tree.map(lambda new, old: jnp.where(after.done, new, old), fresh, after)
+        return following.obs, following, after.reward, after.done, {}
 
 
-def make_agent(task: str, cell: str, n_steps: int) -> PPO:
-    env = GymnaxStyle(TASKS[task]())
+def torso(network: str) -> Any:
+    """The recurrent part, or an MLP's second layer."""
+    if network == "mlp":
+        return SequenceModelWrapper(MLP(features=HIDDEN, activation=nn.swish))
+    if network == "lru":
+        return Memoroid(LRUCell(features=HIDDEN, hidden_dim=HIDDEN))
+    cells = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
+    return RNN(cells[network](features=HIDDEN))
+
+
+def make_agent(env: Any, network: str, ppo: dict[str, Any]) -> PPO:
+    """The algorithm with the settings that both libraries share."""
+    n_updates = ppo["n_epochs"] * ppo["n_minibatches"]
+    n_iterations = math.ceil(ppo["total_steps"] / (ppo["n_envs"] * ppo["rollout_length"]))
+    rate = optax.linear_schedule(ppo["learning_rate"], 0.0, n_iterations * n_updates)
+    optimizer = optax.chain(optax.clip_by_global_norm(GRADIENT_NORM), optax.adam(rate))
     config = PPOConfig(
-        name=f"{cell} on {task}",
-        num_envs=SETTINGS.n_envs,
-        num_eval_envs=SETTINGS.eval_episodes,
-        num_steps=SETTINGS.rollout_length,
-        gamma=SETTINGS.discount,
-        gae_lambda=SETTINGS.gae_lambda,
-        num_minibatches=SETTINGS.n_minibatches,
-        update_epochs=SETTINGS.n_epochs,
+        name="ppo",
+        num_envs=ppo["n_envs"],
+        num_eval_envs=N_EPISODES,
+        num_steps=ppo["rollout_length"],
+        gamma=ppo["discounting_factor"],
+        gae_lambda=ppo["gae_lambda"],
+        num_minibatches=ppo["n_minibatches"],
+        update_epochs=ppo["n_epochs"],
         normalize_advantage=True,
-        clip_coef=SETTINGS.clip_range,
+        clip_coef=ppo["clip_range"],
         clip_vloss=False,
-        ent_coef=SETTINGS.entropy_weight,
+        ent_coef=ENTROPY_WEIGHT,
         vf_coef=1.0,
     )
-
-    def network(head: nn.Module) -> Network:
-        encoder = FeatureExtractor(MLP(features=(HIDDEN,), activation=nn.swish))
-        return Network(encoder, CELLS[cell](), head)
-
-    iterations = n_steps // (SETTINGS.n_envs * SETTINGS.rollout_length)
-    updates = iterations * SETTINGS.n_epochs * SETTINGS.n_minibatches
-    optimizer = optax.chain(
-        optax.clip_by_global_norm(SETTINGS.gradient_clipping),
-        optax.adam(optax.linear_schedule(SETTINGS.learning_rate, 0.0, updates)),
-    )
+    encoder = FeatureExtractor(observation_extractor=MLP(features=HIDDEN, activation=nn.swish))
+    readout_init = nn.initializers.variance_scaling(READOUT_SCALE, "fan_in", "truncated_normal")
+    policy = heads.Categorical(env.action_size, kernel_init=readout_init)
     return PPO(
-        config,
-        env,
-        None,
-        network(heads.Categorical(env.env.action_size)),
-        network(heads.VNetwork()),
-        optimizer,
-        optimizer,
+        cfg=config,
+        env=GymnaxEnv(env),
+        env_params=None,
+        actor_network=Network(encoder, torso(network), policy),
+        critic_network=Network(encoder, torso(network), heads.VNetwork()),
+        actor_optimizer=optimizer,
+        critic_optimizer=optimizer,
     )
 
 
-def main(task: str, network: str, seeds: list[int], n_steps: int) -> dict[str, object]:
-    agent = make_agent(task, network, n_steps)
-    returns, started = [], time.perf_counter()
+def trained_return(agent: PPO, state: Any, env: Any) -> float:
+    """Mean return of the mode of the trained actor."""
+    first = (agent.actor_network.initialize_carry((N_EPISODES, None)), jnp.array(True))
+
+    def act(carry, obs):
+        memory, start = carry
+        rows = jnp.broadcast_to(start, (N_EPISODES, 1))
+        memory, (choice, _) = agent.actor_network.apply(
+            state.actor_params,
+            observation=obs[:, None],
+            mask=rows,
+            action=jnp.zeros((N_EPISODES, 1), jnp.int32),
+            reward=jnp.zeros((N_EPISODES, 1, 1)),
+            done=rows,
+            initial_carry=memory,
+        )
+        return (memory, jnp.array(False)), jnp.argmax(choice.logits, axis=-1)[:, 0]
+
+    return mean_return(env, act, first)
+
+
+def main(task: str, network: str, seeds: list[int], n_steps: int | None) -> dict[str, Any]:
+    env = make_task(task)
+    ppo = settings(task, n_steps)
+    agent = make_agent(env, network, ppo)
+    per_iteration = ppo["n_envs"] * ppo["rollout_length"]
+    steps = math.ceil(ppo["total_steps"] / per_iteration) * per_iteration
+    started = time.perf_counter()
+    states = []
     for seed in seeds:
         key, state = agent.init(jax.random.key(seed))
-        key, state, _ = agent.train(key, state, n_steps)
-        _, transitions = agent.evaluate(key, state, agent.env.env.episode_length)
-        returns.append(float(transitions.reward.sum(0).mean()))
-    return {"returns": returns, "seconds": time.perf_counter() - started}
+        states.append(jax.block_until_ready(agent.train(key, state, steps)[1]))
+    seconds = time.perf_counter() - started
+    returns = [trained_return(agent, state, env) for state in states]
+    return {"returns": returns, "seconds": seconds}
 
 
 if __name__ == "__main__":

@@ -1,50 +1,48 @@
-"""All seeds of one network on one task of `memory.py` with nnx-ppo-train; prints JSON."""
+"""Trainings of `memory.py` with nnx-ppo-train: one network, several seeds; prints JSON."""
 
 import json
 import sys
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from _memory_settings import SETTINGS, TASKS
-from nnx_ppo_train import EvalConfig, PPOConfig, TrainConfig, train_ppo_many
+from _evaluation import network_return
+from _memory_tasks import ENTROPY_WEIGHT, GRADIENT_NORM, HIDDEN, make_task, settings
+from flax import nnx
+from nnx_ppo_train import EvalConfig, PPOConfig, TrainConfig, deterministic, train_ppo_many
 from nnx_ppo_train.presets import NetworkOptions, make_network
 
 
-def main(task: str, network: str, seeds: list[int], n_steps: int) -> dict[str, object]:
-    make_env = TASKS[task]
-    options = {
-        "hidden_size": SETTINGS.hidden,
-        "entropy_weight": SETTINGS.entropy_weight,
-        "normalize_obs": False,
-    }
-    if network == "graph" and task == "repeat-previous":
-        options["delay"] = make_env().delay
+def train_all(
+    env: Any, network: Callable[[Any, nnx.Rngs], Any], config: TrainConfig, seeds: Sequence[int]
+) -> list[Any]:
+    """The trained network of every seed."""
+    result = train_ppo_many(lambda: env, network, config, seeds=seeds)
+    return [state.networks for state in result.training_states]
+
+
+def preset(name: str, env: Any) -> Callable[[Any, nnx.Rngs], Any]:
+    """Makes the preset of that name; a graph's connection has the delay that the task asks for."""
+    delay = {"delay": getattr(env, "delay", 1)} if name == "graph" else {}
+    options = NetworkOptions(
+        hidden_size=HIDDEN, entropy_weight=ENTROPY_WEIGHT, normalize_obs=False, **delay
+    )
+    return lambda env, rngs: make_network(name, env, rngs, options)
+
+
+def main(task: str, network: str, seeds: list[int], n_steps: int | None) -> dict[str, Any]:
+    env = make_task(task)
     ppo = PPOConfig(
-        n_envs=SETTINGS.n_envs,
-        rollout_length=SETTINGS.rollout_length,
-        total_steps=n_steps,
-        learning_rate=SETTINGS.learning_rate,
+        **settings(task, n_steps),
         learning_rate_schedule="linear",
-        discounting_factor=SETTINGS.discount,
-        gae_lambda=SETTINGS.gae_lambda,
-        n_epochs=SETTINGS.n_epochs,
-        n_minibatches=SETTINGS.n_minibatches,
-        gradient_clipping=SETTINGS.gradient_clipping,
-        clip_range=SETTINGS.clip_range,
+        gradient_clipping=GRADIENT_NORM,
     )
-    evaluation = EvalConfig(
-        every_steps=n_steps,
-        n_envs=SETTINGS.eval_episodes,
-        max_episode_length=make_env().episode_length,
-    )
+    config = TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False))
     started = time.perf_counter()
-    result = train_ppo_many(
-        make_env,
-        lambda env, rngs: make_network(network, env, rngs, NetworkOptions(**options)),
-        TrainConfig(ppo=ppo, eval=evaluation),
-        seeds=seeds,
-    )
-    returns = result.final_metrics["eval/episode_reward/mean"].tolist()
-    return {"returns": returns, "seconds": time.perf_counter() - started}
+    trained = train_all(env, preset(network, env), config, seeds)
+    seconds = time.perf_counter() - started
+    returns = [network_return(deterministic(one), env) for one in trained]
+    return {"returns": returns, "seconds": seconds}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Environments of the libraries that the benchmarks compare with, and runs of scripts in them.
 
-A peer gets a virtual environment of its own below `.cache/peers`, made by uv, with the peer, the JAX
-and Flax versions of this environment and, for the tasks alone, our own packages as they are in this
-checkout. Scripts run in separate processes; the last line that they print is their result as JSON.
+A peer gets a virtual environment of its own below `.cache/peers`, made by uv, with the peer, the
+versions of JAX and Flax that are used here and, for the tasks alone, our own packages as they are
+in this checkout. Scripts run in separate processes; the last line that they print is their result
+as JSON.
 """
 
 import dataclasses

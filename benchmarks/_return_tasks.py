@@ -41,7 +41,7 @@ class Task:
 COMMON = {"n_envs": 256, "gradient_clipping": 1.0, "n_epochs": 4, "n_minibatches": 4}
 RECALL = {
     "rollout_length": 18,
-    "total_steps": 600_000,
+    "total_steps": 300_000,
     "learning_rate": 2e-3,
     "discounting_factor": 0.9,
 }

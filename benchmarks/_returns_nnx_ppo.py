@@ -1,9 +1,12 @@
 """One training run of `returns_vs_nnx_ppo.py` with nnx-ppo; prints its result as JSON.
 
 Runs in the environment of that peer. It has no sampler of choices, so one is written here against
-its public base class.
+its public base class. Its LSTM is made with `use_optimized=False`: the default draws the recurrent
+weights as one orthogonal (H, 4 H) matrix, at half the scale of four orthogonal (H, H) ones, and so
+would start from another network than ours.
 """
 
+import functools
 import json
 import sys
 import time
@@ -57,7 +60,7 @@ PARTS = types.SimpleNamespace(
     CategoricalSampler=CategoricalSampler,
     Dense=Dense,
     Flattener=Flattener,
-    LSTM=LSTM,
+    LSTM=functools.partial(LSTM, use_optimized=False),
     NormalTanhSampler=NormalTanhSampler,
     Normalizer=Normalizer,
     PPOAdapter=PPOAdapter,

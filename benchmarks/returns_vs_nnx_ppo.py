@@ -1,8 +1,8 @@
 """Final returns beside nnx-ppo: same tasks, networks, settings, seeds and evaluation.
 
-Run with `uv run python benchmarks/returns_vs_nnx_ppo.py`. The peer runs in an environment of its own
-that uv makes below `.cache/peers`; each training is a process, the peer's and ours in turn. What is
-already in the JSON file is not measured again, so that an interrupted run can go on.
+Run with `uv run python benchmarks/returns_vs_nnx_ppo.py`. The peer runs in an environment of its
+own that uv makes below `.cache/peers`; each training is a process, the peer's and ours in turn.
+What is already in the JSON file is not measured again, so that an interrupted run can go on.
 """
 
 import statistics
