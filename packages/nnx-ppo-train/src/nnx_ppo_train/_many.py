@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import optax
 from flax import nnx
-from nnx_stateful import PyTree, StatefulModule
+from nnx_stateful import StatefulModule
 
 from ._callbacks import Callback, check_callbacks
 from ._check_training import check_training
@@ -19,6 +18,7 @@ from ._interrupt import InterruptRequest
 from ._keys import evaluation_key
 from ._loop import LogFn, Metrics, Task, TrainingLoop
 from ._loop_state import LoopState, StateFactory, as_training_state
+from ._members import make_networks, over_members, stacked
 from ._optimizer import Optimizer
 from ._sweep import Member, make_members
 from ._train import all_callbacks, config_with
@@ -117,7 +117,7 @@ def train_ppo_many(
       (4,)
     """
     config = config_with(config, total_steps)
-    over_members = _over_members(vectorize)
+    over_all = over_members(vectorize)
     if config.video.enabled:
         raise ValueError(
             "VideoConfig.enabled: expected False for many trainings at once; record episodes of "
@@ -127,62 +127,16 @@ def train_ppo_many(
     members = make_members(config, seeds, sweep)
     env = make_env()
     eval_env = env if eval_env is None else eval_env
-    networks = _make_networks(env, make_network, members)
+    networks = make_networks(env, make_network, members)
     for member in members:
         Optimizer(member.config.ppo, optimizer)
     check_training(env, eval_env, networks[0], members[0].config)
     with InterruptRequest() as interrupt:
         transformation = Optimizer(members[0].config.ppo, optimizer)
-        run = _ManyRuns(env, eval_env, networks, members, transformation, over_members)
+        run = _ManyRuns(env, eval_env, networks, members, transformation, over_all)
         loop = run.loop(initial_states, log_fn, checkpoint_fn, all_callbacks(config, callbacks))
         loop.run(interrupt)
     return run.result(loop)
-
-
-def _over_members(vectorize: bool | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What makes a function of one member one of all, whose leaves have a leading axis."""
-    if vectorize not in (None, True, False):
-        raise TypeError(
-            f"train_ppo_many: vectorize: expected True, False or None, got {vectorize!r}"
-        )
-    if vectorize or (vectorize is None and jax.default_backend() != "cpu"):
-        return jax.vmap
-    return lambda function: lambda *inputs: jax.lax.map(lambda own: function(*own), inputs)
-
-
-def _make_networks(
-    env: Any, make_network: Callable[[Any, nnx.Rngs], StatefulModule], members: Sequence[Member]
-) -> list[StatefulModule]:
-    """One network per member, all of one structure."""
-    networks = [make_network(env, nnx.Rngs(member.seed)) for member in members]
-    for network, member in zip(networks, members, strict=True):
-        if not isinstance(network, StatefulModule):
-            raise TypeError(
-                "train_ppo_many: expected make_network(env, rngs) to return a StatefulModule, got "
-                f"{network!r}"
-            )
-        if _structure(network) != _structure(networks[0]):
-            raise ValueError(
-                "train_ppo_many: expected networks that differ in their arrays' values alone, but "
-                f"that of seed {member.seed} is built otherwise than that of seed "
-                f"{members[0].seed}; keep what depends on the seed in nnx.Param or nnx.Variable"
-            )
-    return networks
-
-
-def _structure(network: StatefulModule) -> Any:
-    """What must agree between members: types of arrays, and numbers and names on the modules.
-
-    Graph definitions themselves do not compare: they hold functions, new ones for every network.
-    """
-    variables = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), nnx.split(network)[1])
-    plain = {
-        (path, name): value
-        for path, module in nnx.iter_modules(network)
-        for name, value in vars(module).items()
-        if isinstance(value, bool | int | float | str)
-    }
-    return jax.tree.flatten(variables), plain
 
 
 class _ManyRuns:
@@ -195,7 +149,7 @@ class _ManyRuns:
         networks: Sequence[StatefulModule],
         members: Sequence[Member],
         optimizer: Optimizer,
-        over_members: Callable[[Callable[..., Any]], Callable[..., Any]],
+        over_all: Callable[[Callable[..., Any]], Callable[..., Any]],
     ):
         shared = members[0].config
         self._networks = networks
@@ -204,12 +158,12 @@ class _ManyRuns:
         self._graphdef = nnx.split(networks[0])[0]
         self._states = StateFactory(env, optimizer, shared)
         self._rewards_graphdef = nnx.split(self._states.normalizer)[0]
-        self._iterate = over_members(
+        self._iterate = over_all(
             make_iteration(env, self._graphdef, optimizer, shared.ppo, self._rewards_graphdef)
         )
         acting = deterministic(networks[0]) if shared.eval.deterministic else networks[0]
         evaluate = make_evaluate(eval_env, nnx.split(acting)[0], shared.eval)
-        self._evaluate = jax.jit(over_members(evaluate))
+        self._evaluate = jax.jit(over_all(evaluate))
         self._checkpoint_fn: MemberCheckpointFn | None = None
         self._evaluations: list[Metrics] = []
 
@@ -231,8 +185,8 @@ class _ManyRuns:
             tasks.append(Task(self._config.checkpoint_every_steps, self._checkpoint))
         return TrainingLoop(
             self._iterate,
-            _stacked(states),
-            _stacked(hypers),
+            stacked(states),
+            stacked(hypers),
             self._config,
             steps=steps,
             tasks=tasks,
@@ -260,7 +214,7 @@ class _ManyRuns:
     def _run_evaluation(self, state: LoopState, steps: int) -> Metrics:
         variables = nnx.merge_state(state.params, state.variables)
         keys = [evaluation_key(member.config, steps) for member in self._members]
-        metrics = jax.device_get(self._evaluate(variables, _stacked(keys)))
+        metrics = jax.device_get(self._evaluate(variables, stacked(keys)))
         self._evaluations.append({"step": steps, **metrics})
         return metrics
 
@@ -289,8 +243,3 @@ class _ManyRuns:
             total_iterations=loop.iterations,
             stopped_by=loop.stop.reason if loop.stop else None,
         )
-
-
-def _stacked(trees: Sequence[PyTree]) -> PyTree:
-    """Joins trees of equal structure along a new leading axis, that of the members."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
