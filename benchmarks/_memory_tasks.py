@@ -18,7 +18,7 @@ GRADIENT_NORM = 1.0
 SETTINGS: dict[str, Any] = {
     "n_envs": 128,
     "rollout_length": 32,
-    "total_steps": 600_000,
+    "total_steps": 300_000,
     "learning_rate": 5e-3,  # falls linearly to 0
     "discounting_factor": 0.0,  # answers do not change what comes
     "gae_lambda": 0.95,
