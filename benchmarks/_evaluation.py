@@ -46,6 +46,9 @@ def network_return(network: Any, env: Any) -> float:
         memory, variables = carry
         network = nnx.merge(graphdef, variables)
         out = network(memory, obs)
-        return (out.next_state, nnx.state(network)), out.output.actions
+        actions = out.output.actions
+        if isinstance(actions, dict) and not isinstance(env.action_size, dict):
+            (actions,) = actions.values()  # of a network that names its only action
+        return (out.next_state, nnx.state(network)), actions
 
     return mean_return(env, act, (network.initialize_state(N_EPISODES), variables))

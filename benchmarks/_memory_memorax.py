@@ -1,7 +1,7 @@
 """Trainings of `memory.py` with memorax: one network, several seeds; prints JSON.
 
 Runs in the environment of that peer. Actor and critic are separate networks there, each with the
-encoder, cell and sizes of our preset, whose actor and critic share them.
+encoder, cell and sizes of our presets.
 """
 
 import json
@@ -18,7 +18,7 @@ from _memory_tasks import (
     ENTROPY_WEIGHT,
     GRADIENT_NORM,
     HIDDEN,
-    READOUT_SCALE,
+    READOUT_INIT,
     make_task,
     settings,
 )
@@ -89,8 +89,7 @@ def make_agent(env: Any, network: str, ppo: dict[str, Any]) -> PPO:
         vf_coef=1.0,
     )
     encoder = FeatureExtractor(observation_extractor=MLP(features=HIDDEN, activation=nn.swish))
-    readout_init = nn.initializers.variance_scaling(READOUT_SCALE, "fan_in", "truncated_normal")
-    policy = heads.Categorical(env.action_size, kernel_init=readout_init)
+    policy = heads.Categorical(env.action_size, kernel_init=READOUT_INIT)
     return PPO(
         cfg=config,
         env=GymnaxEnv(env),

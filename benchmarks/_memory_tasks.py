@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from jax.nn.initializers import variance_scaling
 from nnx_ppo_train.envs import make_env
 
 TASKS: dict[str, dict[str, Any]] = {
@@ -12,7 +13,7 @@ TASKS: dict[str, dict[str, Any]] = {
 
 HIDDEN = 64
 ENTROPY_WEIGHT = 1e-2
-READOUT_SCALE = 0.01  # of the initial action read-out, as `variance_scaling` takes it
+READOUT_INIT = variance_scaling(0.01, "fan_in", "truncated_normal")  # of the action read-out
 GRADIENT_NORM = 1.0
 
 SETTINGS: dict[str, Any] = {

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from nnx_ppo_train import (
     EvalConfig,
     PPOConfig,
@@ -101,7 +102,7 @@ def test_callback_that_returns_something_else_is_named():
         run(wrong)
 
 
-@pytest.mark.parametrize("callbacks", [print, ["stop"]])
+@pytest.mark.parametrize("callbacks", [print, ["stop"], None, iter([print])])
 def test_callbacks_that_are_no_list_of_functions_are_refused(callbacks):
     with pytest.raises(TypeError, match="callbacks: expected a list of functions"):
         train_ppo(RandomEnds(), make("mlp"), QUIET, callbacks=callbacks)
@@ -124,3 +125,35 @@ def test_scaling_keeps_the_type_that_was_compiled_for():
     scale = result.training_state.schedules.learning_rate_scale
     assert (scale.dtype, scale.shape, float(scale)) == (jnp.float32, (), 2.0)
     assert not jax.typeof(scale).weak_type
+
+
+def test_resumed_run_with_a_callback_equals_the_uninterrupted_one():
+    def halve(metrics, steps):
+        return ScaleLearningRate(0.5) if steps == 32 else None
+
+    config = dataclasses.replace(QUIET, checkpoint_every_steps=32)
+    saved = {}
+
+    def train(**options):
+        network = make("mlp")
+        return train_ppo(RandomEnds(), network, config, callbacks=[halve], **options)
+
+    whole = train(checkpoint_fn=lambda state, step: saved.setdefault(step, state))
+    assert float(saved[32].schedules.learning_rate_scale) == 0.5
+    resumed = train(initial_state=saved[32])
+    for a, b in zip(
+        jax.tree.leaves(nnx.state(whole.training_state.networks, nnx.Param)),
+        jax.tree.leaves(nnx.state(resumed.training_state.networks, nnx.Param)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+    assert float(resumed.training_state.schedules.learning_rate_scale) == 0.5
+
+
+def test_scaling_holds_beside_the_adaptation():
+    ppo = dataclasses.replace(PPO, desired_kl=1e3, n_epochs=2)
+    config = dataclasses.replace(QUIET, ppo=ppo)
+    once = lambda metrics, steps: ScaleLearningRate(1e-4) if steps == 32 else None  # noqa: E731
+    schedules = run(once, config=config)[0].training_state.schedules
+    assert float(schedules.adaptation) == 10.0  # its bound
+    assert float(schedules.learning_rate_scale) == pytest.approx(1e-4)

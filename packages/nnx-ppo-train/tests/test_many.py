@@ -1,6 +1,8 @@
 """train_ppo_many: every member is the single run, to rounding; bad requests are refused."""
 
 import dataclasses
+import os
+import signal
 
 import jax
 import numpy as np
@@ -37,6 +39,18 @@ RATES = [1e-3, 1e-2]
 def make_lstm(env, rngs):
     """A network whose parameters depend on the seed."""
     return actor_critic(TRUNKS["lstm"](rngs), HIDDEN, rngs)
+
+
+FACTORIES = {"make_env": RandomEnds, "make_network": make_lstm}
+
+
+def make_silent():
+    """A network whose sampler has no entropy weight."""
+    network = make("lstm")
+    for _, module in nnx.iter_modules(network):
+        if hasattr(module, "entropy_weight"):
+            module.entropy_weight = 0.0
+    return network
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["vectorized", "in turns"])
@@ -178,6 +192,20 @@ def test_all_go_on_together_and_callbacks_act_on_all(many):
         ({"vectorize": "gpu"}, TypeError, "vectorize: expected True, False or None, got 'gpu'"),
         ({"sweep": ["learning_rate"]}, TypeError, "expected a dict such as"),
         ({"sweep": {"clip_range": []}}, TypeError, "expected a list of values"),
+        ({"sweep": {"clip_range": 0.1}}, TypeError, "expected a list of values, got 0.1"),
+        (
+            {"sweep": {"learning_rate": [optax.constant_schedule(1e-3)]}},
+            ValueError,
+            "expected numbers, got schedules",
+        ),
+        (
+            {"make_network": lambda env, rngs: make_silent(), "sweep": {"entropy_scale": [1, 5.0]}},
+            ValueError,
+            r"PPOConfig\.entropy_scale: expected its default",
+        ),
+        ({"make_env": RandomEnds()}, TypeError, "make_env: expected a function that makes it"),
+        ({"make_network": make("lstm")}, TypeError, "make_network: expected a function"),
+        ({"log_fn": "x"}, TypeError, "log_fn: expected a function or None, got 'x'"),
         ({"sweep": {"clip_range": [0.1, -1]}}, ValueError, r"PPOConfig\.clip_range: .* got -1"),
         ({"sweep": {"target_kl": [None, 0.1]}}, ValueError, "expected values of one kind"),
         (
@@ -191,7 +219,55 @@ def test_bad_requests_are_refused(options, error, match):
     ppo = PPOConfig(n_envs=4, rollout_length=6, total_steps=24)
     config = TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False))
     with pytest.raises(error, match=match):
-        train_ppo_many(RandomEnds, make_lstm, config, **{"seeds": SEEDS, **options})
+        train_ppo_many(config=config, **{**FACTORIES, "seeds": SEEDS, **options})
+
+
+def test_interrupt_without_checkpoints_leaves_what_was_trained_on_the_exception():
+    quiet = dataclasses.replace(CONFIG, eval=EvalConfig(enabled=False))
+
+    def interrupt(metrics, steps):
+        if steps == 24:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train_ppo_many(
+            RandomEnds, make_lstm, quiet, seeds=SEEDS, total_steps=24 * 50, log_fn=interrupt
+        )
+    result = caught.value.result
+    assert 24 <= result.total_steps < 24 * 10
+    assert [state.steps_taken for state in result.training_states] == [result.total_steps] * 2
+
+
+@pytest.mark.parametrize("vectorize", [True, False])
+def test_members_equal_single_runs_with_every_mechanism_on(vectorize):
+    ppo = dataclasses.replace(
+        PPO,
+        total_steps=48,
+        target_kl=1e-4,
+        desired_kl=1e-3,
+        normalize_rewards=True,
+        env_resets="fresh",
+        logging_level=LoggingLevel.LOSSES,
+    )
+    config = TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False))
+    result = train_ppo_many(
+        RandomEnds,
+        make_lstm,
+        config,
+        seeds=SEEDS[:1],
+        sweep={"target_kl": [1e-5, 1.0]},
+        vectorize=vectorize,
+    )
+    for member, state in zip(result.members, result.training_states, strict=True):
+        network = make_lstm(None, nnx.Rngs(member.seed))
+        single = train_ppo(RandomEnds(), network, member.config).training_state
+        pairs = zip(
+            jax.tree.leaves((nnx.state(state.networks, nnx.Param), state.schedules)),
+            jax.tree.leaves((nnx.state(single.networks, nnx.Param), single.schedules)),
+            strict=True,
+        )
+        for a, b in pairs:
+            np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 def test_videos_are_refused():

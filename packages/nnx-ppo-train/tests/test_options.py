@@ -490,6 +490,45 @@ def test_entropy_options_need_a_sampler_with_a_weight(option):
         train(network=tiny(entropy_weight=0.0), **option)
 
 
+def test_adaptation_survives_the_update_that_stops_an_iteration():
+    options = {"desired_kl": 1e-6, "target_kl": 1.5e-6, "learning_rate": 3e-2, "total_steps": 96}
+    run = train(**options)
+    assert float(run.result.training_state.schedules.adaptation) < 1.0
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda count: None,
+        lambda count: jnp.ones(2),
+        lambda count: "0.1",
+        lambda count: jnp.nan,
+        lambda count: -1.0 * count,
+    ],
+)
+@pytest.mark.parametrize("name", ["learning_rate", "entropy_scale"])
+def test_schedule_that_gives_no_number_is_refused(name, schedule):
+    with pytest.raises(ValueError, match=rf"PPOConfig\.{name}: expected a schedule that gives a"):
+        train(**{name: schedule})
+
+
+def test_network_in_evaluation_mode_is_refused():
+    network = tiny()
+    network.eval()
+    with pytest.raises(ValueError, match=r"evaluation mode, .* call networks\.train\(\)"):
+        train(network=network)
+
+
+def test_config_of_another_kind_is_refused():
+    with pytest.raises(TypeError, match="config: expected a TrainConfig, such as"):
+        train_ppo(Walk(), tiny(), PPOConfig(**SMALL))
+
+
+def test_optimizer_that_wants_more_than_gradients_is_refused():
+    with pytest.raises(ValueError, match="optimizer: expected an optax transformation that makes"):
+        train_ppo(Walk(), tiny(), TrainConfig(), optimizer=optax.lbfgs())
+
+
 @pytest.mark.parametrize("discounts", [{"a": 0.9}, {"speed": 0.9, "hight": 0.9}])
 def test_discounts_must_be_those_of_the_rewards(discounts):
     with pytest.raises(ValueError, match=r"discounting_factor: expected a number, or a dict with"):

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from nnx_ppo_train import (
     EvalConfig,
     PPOConfig,
@@ -12,8 +13,10 @@ from nnx_ppo_train import (
     latest_checkpoint,
     load_checkpoint,
     make_checkpoint_fn,
+    make_env,
     train_ppo,
 )
+from nnx_ppo_train.presets import NetworkOptions, make_network
 from nnx_stateful.testing import check_stateful_module
 
 from ._networks import RandomEnds, make
@@ -113,6 +116,25 @@ def test_a_run_cannot_go_on_without_its_normalizer():
 
 
 def _params(network):
-    from flax import nnx
-
     return nnx.state(network, nnx.Param)
+
+
+@pytest.mark.parametrize(("truncation", "counted"), [("bootstrap", 160), ("mask", 144)])
+def test_masked_truncations_leave_its_statistics_too(truncation, counted):
+    env = make_env("limit-reward", limit=10)
+    network = make_network("mlp", env, nnx.Rngs(0), NetworkOptions(hidden_size=4))
+    ppo = PPOConfig(
+        n_envs=8,
+        rollout_length=20,
+        total_steps=160,
+        truncation=truncation,
+        normalize_rewards=True,
+    )
+    result = train_ppo(env, network, TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False)))
+    assert result.training_state.reward_normalizer.sums.sample_count == counted
+
+
+@pytest.mark.parametrize("discount", [{"a": 0.9}, {"a": 0.9, "c": 0.5}, "0.9"])
+def test_discounts_of_another_tree_are_refused(discount):
+    with pytest.raises(ValueError, match="discount: expected a number, or a tree of them like"):
+        RewardNormalizer({"a": 0.0, "b": 0.0}, discount)

@@ -69,8 +69,8 @@ def stop_at_return(target: float, metric: str = EVALUATION_RETURN) -> Callback:
 
 
 def check_callbacks(callbacks: Any) -> None:
-    """Raises TypeError unless all of them are functions."""
-    if callable(callbacks) or not all(map(callable, callbacks)):
+    """Raises TypeError unless it is a list or tuple of functions."""
+    if not isinstance(callbacks, list | tuple) or not all(map(callable, callbacks)):
         raise TypeError(
             "callbacks: expected a list of functions (metrics, steps) -> Stop, ScaleLearningRate "
             f"or None, got {callbacks!r}"

@@ -1,5 +1,6 @@
 """Whether environment, network and options of a training fit together."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,25 +11,45 @@ from nnx_stateful import PyTree, StatefulModule
 
 from ._boundary import check_boundary
 from ._config import TrainConfig
+from ._hyperparameters import Hyperparameters
+from ._optimizer import Optimizer
 from ._pairing import leaf_names
 from ._ppo_config import PPOConfig
 
 
-def check_training(env: Any, eval_env: Any, networks: StatefulModule, config: TrainConfig) -> None:
+def check_training(
+    env: Any, eval_env: Any, networks: StatefulModule, config: TrainConfig, optimizer: Optimizer
+) -> None:
     """Raises unless a network can be trained in an environment as a config says.
 
     Raises:
-      TypeError, ValueError: see :func:`check_boundary`; also if an option would be without effect
-        on this network or environment.
+      TypeError, ValueError: see :func:`check_boundary` and :func:`check_options`.
     """
     combine = config.ppo.combine_advantages
     check_boundary(env, networks, config.ppo.n_envs, combine)
     if eval_env is not env:
         check_boundary(eval_env, networks, config.eval.n_envs, combine)
+    check_options(env, networks, config, optimizer)
+
+
+def check_options(
+    env: Any, networks: StatefulModule, config: TrainConfig, optimizer: Optimizer
+) -> None:
+    """Raises if an option is illegal or without effect on this network or environment."""
     reward = jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0))).reward
     _check_discounts(config.ppo, reward)
-    _check_entropy(config.ppo, networks)
+    _check_schedule(config.ppo, "learning_rate")
+    _check_schedule(config.ppo, "entropy_scale")
+    _check_samplers(config.ppo, networks)
     _check_bptt(config.ppo, networks)
+    _check_optimizer(networks, config.ppo, optimizer)
+
+
+def check_functions(**functions: Any) -> None:
+    """Raises TypeError unless each is a function or None."""
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{name}: expected a function or None, got {function!r}")
 
 
 def _check_discounts(config: PPOConfig, reward: PyTree) -> None:
@@ -42,19 +63,60 @@ def _check_discounts(config: PPOConfig, reward: PyTree) -> None:
         )
 
 
-def _check_entropy(config: PPOConfig, networks: StatefulModule) -> None:
+def _check_schedule(config: PPOConfig, name: str) -> None:
+    """A schedule must give one finite number, not negative, at the first update and at the last."""
+    schedule = getattr(config, name)
+    if not callable(schedule):
+        return
+    iterations = -(-config.total_steps // config.steps_per_iteration)
+    for count in (0, iterations * config.updates_per_iteration - 1):
+        value: Any = schedule(jnp.int32(count))
+        scalar = isinstance(value, int | float) or getattr(value, "shape", None) == ()
+        if not scalar or not 0 <= float(value) < math.inf:
+            raise ValueError(
+                f"PPOConfig.{name}: expected a schedule that gives a finite number of at least 0 "
+                f"for every update, got {value!r} for update {count}; try it by itself"
+            )
+
+
+def _check_samplers(config: PPOConfig, networks: StatefulModule) -> None:
+    modules: list[Any] = [module for _, module in nnx.iter_modules(networks)]
+    samplers = [module for module in modules if hasattr(module, "entropy_weight")]
+    if any(getattr(sampler, "deterministic", False) for sampler in samplers):
+        raise ValueError(
+            "networks: expected samplers that draw, got a network in evaluation mode, which would "
+            "be trained without exploring; call networks.train()"
+        )
     changed = callable(config.entropy_scale) or config.entropy_scale != 1.0
     for name, is_set in (
         ("entropy_scale", changed),
         ("entropy_schedule", config.entropy_schedule != "constant"),
     ):
-        modules = (module for _, module in nnx.iter_modules(networks))
-        if is_set and not any(getattr(module, "entropy_weight", 0.0) for module in modules):
+        if is_set and not any(sampler.entropy_weight for sampler in samplers):
             raise ValueError(
                 f"PPOConfig.{name}: expected its default, for no sampler of this network has an "
                 f"entropy_weight above 0; got {getattr(config, name)!r}; build the samplers with "
                 "entropy_weight=..., or leave it out"
             )
+
+
+def _check_optimizer(networks: StatefulModule, config: PPOConfig, optimizer: Optimizer) -> None:
+    """Takes a step by shapes alone: some transformations want more than gradients."""
+    params = nnx.state(networks, nnx.Param)
+    hyper = Hyperparameters.of(config)
+
+    def step(params: PyTree) -> PyTree:
+        return optimizer.step(hyper, jnp.ones(()), params, optimizer.init(params), params)[0]
+
+    try:
+        stepped = jax.eval_shape(step, params)
+    except Exception as error:
+        raise ValueError(
+            "optimizer: expected an optax transformation that makes updates of gradients, state "
+            f"and parameters alone, got one that failed: {type(error).__name__}: {error}"
+        ) from error
+    if jax.tree.structure(stepped) != jax.tree.structure(params):
+        raise ValueError("optimizer: expected updates in the tree of the parameters, got another")
 
 
 def _check_bptt(config: PPOConfig, networks: StatefulModule) -> None:

@@ -17,10 +17,12 @@ def config_to_json(config: Any) -> Any:
     """Turns a config into what JSON can hold.
 
     Args:
-      config: a frozen dataclass of numbers, strings, flags, tuples, dicts and further dataclasses.
+      config: a frozen dataclass of numbers, strings, flags, tuples, dicts, schedules and further
+        dataclasses.
 
     Returns:
-      Dicts, lists, strings and numbers; flags by name, several joined by "|".
+      Dicts, lists, strings and numbers; flags by name, several joined by "|"; of a schedule its
+      name alone, which :func:`config_from_json` refuses.
 
     Example:
       >>> from nnx_ppo_train import EvalConfig
@@ -36,6 +38,8 @@ def config_to_json(config: Any) -> Any:
         return {str(key): config_to_json(value) for key, value in config.items()}
     if isinstance(config, list | tuple):
         return [config_to_json(value) for value in config]
+    if callable(config):  # a schedule: to be read by people, nothing rebuilds it
+        return {"schedule": getattr(config, "__qualname__", type(config).__name__)}
     return config
 
 

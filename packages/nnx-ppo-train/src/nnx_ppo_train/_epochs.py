@@ -24,7 +24,7 @@ from .samplers import entropy_scaled
 
 ADAPTATION = 1.5
 """Factor by which the learning rate is adapted, at each update at most."""
-SCALE_BOUNDS = (0.01, 10.0)
+ADAPTATION_BOUNDS = (0.01, 10.0)
 """Bounds of what adaptation may make of the learning rate."""
 
 
@@ -114,9 +114,9 @@ class Epochs:
         def step(learner: Learner) -> tuple[Learner, dict[str, Array]]:
             following, metrics = self._step(learner, rows, first)
             stopped = learner.stopped | (metrics["replay/kl"] > target)
-            following = jax.tree.map(
-                lambda old, new: jnp.where(stopped, old, new), learner, following
-            )
+            schedules = _where(learner.stopped, learner.schedules, following.schedules)
+            following = _where(stopped, learner, following)
+            following = dataclasses.replace(following, schedules=schedules)
             metrics["updates"] = jnp.where(stopped, 0.0, metrics["updates"])
             metrics["computed"] = jnp.where(learner.stopped, 0.0, metrics["computed"])
             return dataclasses.replace(following, stopped=stopped), metrics
@@ -145,18 +145,18 @@ class Epochs:
         (value, (metrics, variables)), grads = jax.value_and_grad(loss, has_aux=True)(
             learner.params
         )
-        scale = learner.schedules.learning_rate_scale
+        schedules = learner.schedules
         if hyper.desired_kl is not None:
-            adapted = adapted_scale(scale, metrics["replay/kl"], hyper.desired_kl)
-            scale = jnp.where(first, scale, adapted)
+            adapted = adapt(schedules.adaptation, metrics["replay/kl"], hyper.desired_kl)
+            adapted = jnp.where(first, schedules.adaptation, adapted)
+            schedules = dataclasses.replace(schedules, adaptation=adapted)
+        scale = schedules.learning_rate_scale * schedules.adaptation
         own = self._optimizer.has_own_rate
         rate = scale if own else scale * learning_rate(config, hyper, updates)
         params, optimizer = self._optimizer.step(
             hyper, rate, grads, learner.optimizer, learner.params
         )
-        following = Learner(
-            params, variables, optimizer, ScheduleState(updates, scale), learner.stopped
-        )
+        following = Learner(params, variables, optimizer, schedules, learner.stopped)
         scalars = {"computed": jnp.ones(()), "updates": jnp.ones(())}
         scalars["learning_rate_scale" if own else "learning_rate"] = jnp.asarray(rate)
         for name, entry in metrics.items():
@@ -168,15 +168,19 @@ class Epochs:
         return following, scalars
 
 
-def adapted_scale(scale: Array, divergence: Array, desired: Any) -> Array:
-    """The learning rate's factor, after a divergence (nats) that was above or below the desired.
+def adapt(factor: Array, divergence: Array, desired: Any) -> Array:
+    """The factor of the learning rate after a divergence (nats) above or below the desired one.
 
     Above twice the desired one it is divided by 1.5, below half of it multiplied (Rudin et al.
     2022, arXiv 2109.11978), within a hundredth and ten times.
     """
-    scale = jnp.where(divergence > 2.0 * desired, scale / ADAPTATION, scale)
-    scale = jnp.where(divergence < 0.5 * desired, scale * ADAPTATION, scale)
-    return jnp.clip(scale, *SCALE_BOUNDS)
+    factor = jnp.where(divergence > 2.0 * desired, factor / ADAPTATION, factor)
+    factor = jnp.where(divergence < 0.5 * desired, factor * ADAPTATION, factor)
+    return jnp.clip(factor, *ADAPTATION_BOUNDS)
+
+
+def _where(condition: Bool[Array, ""], on_true: Any, on_false: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), on_true, on_false)
 
 
 def shuffled_rows(key: Key[Array, ""], config: PPOConfig) -> Int[Array, "updates rows"]:

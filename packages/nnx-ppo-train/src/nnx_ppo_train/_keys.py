@@ -7,6 +7,8 @@ from jaxtyping import Array, Key
 
 from ._config import TrainConfig
 
+_TAG = 0x70706F  # what the keys of a run have in common, and no other key of its seed
+
 
 class Purpose(enum.IntEnum):
     """What a run draws random numbers for."""
@@ -19,8 +21,12 @@ class Purpose(enum.IntEnum):
 
 
 def key_for(seed: int, purpose: Purpose) -> Key[Array, ""]:
-    """Returns the run's key for a purpose."""
-    return jax.random.fold_in(jax.random.key(seed), purpose)
+    """Returns the run's key for a purpose.
+
+    ``nnx.Rngs(seed)``, from which networks draw their parameters, folds small counts into the same
+    key: the tag keeps clear of them.
+    """
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), _TAG), purpose)
 
 
 def evaluation_key(config: TrainConfig, steps: int) -> Key[Array, ""]:

@@ -26,10 +26,13 @@ class Task:
     Attributes:
       every_steps: environment steps between two times.
       run: ``run(state, steps)`` returns metrics to log with the iteration's.
+      after_log: whether to run when these have been logged and callbacks have had their say, as
+        what saves the state should; no metrics then.
     """
 
     every_steps: int
     run: Callable[[LoopState, int], Metrics]
+    after_log: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +97,7 @@ class TrainingLoop:
         self._log_fn = log_fn
         self._callbacks = callbacks
         self._members = members
+        self._resumed = steps > 0
         self._free_at = 0.0
         self._measures_speed = LoggingLevel.THROUGHPUT in config.ppo.logging_level
 
@@ -103,23 +107,18 @@ class TrainingLoop:
         Raises:
           KeyboardInterrupt: after an interrupt was asked for, when all is done that was due.
         """
-        metrics = self._run_tasks(final=False)
-        if metrics:
-            self._log(metrics, self.steps)
+        self._between_iterations({}, final=False)
         pending: _Pending | None = None
         while not self._finished(interrupt):
             following = self._dispatch()
             self._log_pending(pending)
             pending = following
             if self._due_tasks(self._finished(interrupt)):
-                pending = self._finish(pending)
-                tasks = self._run_tasks(self._finished(interrupt))
-                self._log(pending.metrics | tasks, pending.steps)
+                metrics = self._finish(pending).metrics
+                self._between_iterations(metrics, self._finished(interrupt))
                 pending = None
         self._log_pending(pending)
-        metrics = self._run_tasks(final=True)
-        if metrics:
-            self._log(metrics, self.steps)
+        self._between_iterations({}, final=True)
         if interrupt.requested:
             raise KeyboardInterrupt
 
@@ -161,6 +160,8 @@ class TrainingLoop:
         self.metrics = {name: _plain(value) for name, value in metrics.items()}
         if self._log_fn is not None:
             self._log_fn(dict(self.metrics), steps)
+        if self.iterations == 0 and self._resumed:
+            return  # callbacks have seen this step before the break
         for callback in self._callbacks:
             action = callback(dict(self.metrics), steps)
             check_action(action, callback)
@@ -185,12 +186,19 @@ class TrainingLoop:
             return True
         return self.steps // every > last // every or (final and last != self.steps)
 
-    def _run_tasks(self, final: bool) -> Metrics:
-        metrics: Metrics = {}
+    def _between_iterations(self, metrics: Metrics, final: bool) -> None:
+        """Does what is due, and logs what comes of it with the iteration's metrics."""
+        due = [self._tasks[index] for index in self._due_tasks(final)]
         for index in self._due_tasks(final):
             self._last_run[index] = self.steps
-            metrics |= self._tasks[index].run(self.state, self.steps)
-        return metrics
+        for task in due:
+            if not task.after_log:
+                metrics = metrics | task.run(self.state, self.steps)
+        if metrics:
+            self._log(metrics, self.steps)
+        for task in due:
+            if task.after_log:
+                task.run(self.state, self.steps)
 
 
 def _plain(value: Any) -> Any:

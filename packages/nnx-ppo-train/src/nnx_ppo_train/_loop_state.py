@@ -102,6 +102,11 @@ class StateFactory:
           ValueError: if a run with this network, environment and config has states of another
             kind.
         """
+        if not isinstance(start, TrainingState):
+            raise TypeError(
+                "initial_state: expected a TrainingState, from load_checkpoint or "
+                f"result.training_state, got {start!r}"
+            )
         state = as_loop_state(start)
         check_same_state(
             jax.eval_shape(lambda: self.fresh(networks, 0)),

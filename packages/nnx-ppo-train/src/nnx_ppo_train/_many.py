@@ -1,5 +1,6 @@
 """train_ppo_many: whole trainings side by side, over seeds and over numeric options."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from flax import nnx
 from nnx_stateful import StatefulModule
 
 from ._callbacks import Callback, check_callbacks
-from ._check_training import check_training
+from ._check_training import check_functions, check_options, check_training
 from ._config import TrainConfig
 from ._evaluation import deterministic, make_evaluate
 from ._hyperparameters import Hyperparameters
@@ -96,7 +97,8 @@ def train_ppo_many(
 
     Raises:
       TypeError, ValueError: if network, environment, config, seeds and sweep do not fit together.
-      KeyboardInterrupt: as ``train_ppo``, once ``checkpoint_fn`` was called.
+      KeyboardInterrupt: as ``train_ppo``, once ``checkpoint_fn`` was called. This and any other
+        exception from the loop carries what was trained as its attribute ``result``.
 
     Example:
       >>> from nnx_ppo_train import EvalConfig, PPOConfig, TrainConfig, envs, presets
@@ -125,17 +127,29 @@ def train_ppo_many(
         )
     check_callbacks(callbacks)
     members = make_members(config, seeds, sweep)
+    for name, factory in (("make_env", make_env), ("make_network", make_network)):
+        if isinstance(factory, StatefulModule) or not callable(factory):
+            raise TypeError(
+                f"train_ppo_many: {name}: expected a function that makes it, got {factory!r}; "
+                f"write lambda{' env, rngs' if name == 'make_network' else ''}: ..."
+            )
     env = make_env()
     eval_env = env if eval_env is None else eval_env
     networks = make_networks(env, make_network, members)
+    check_functions(log_fn=log_fn, checkpoint_fn=checkpoint_fn)
     for member in members:
-        Optimizer(member.config.ppo, optimizer)
-    check_training(env, eval_env, networks[0], members[0].config)
+        transformation = Optimizer(member.config.ppo, optimizer)
+        check_options(env, networks[0], member.config, transformation)
+    check_training(env, eval_env, networks[0], members[0].config, transformation)
     with InterruptRequest() as interrupt:
-        transformation = Optimizer(members[0].config.ppo, optimizer)
         run = _ManyRuns(env, eval_env, networks, members, transformation, over_all)
         loop = run.loop(initial_states, log_fn, checkpoint_fn, all_callbacks(config, callbacks))
-        loop.run(interrupt)
+        try:
+            loop.run(interrupt)
+        except BaseException as error:
+            with contextlib.suppress(Exception):  # the state may be lost, the error must not be
+                setattr(error, "result", run.result(loop))  # noqa: B010 - any exception
+            raise
     return run.result(loop)
 
 
@@ -182,7 +196,7 @@ class _ManyRuns:
         if self._config.eval.enabled:
             tasks.append(Task(self._config.eval.every_steps, self._run_evaluation))
         if checkpoint_fn is not None:
-            tasks.append(Task(self._config.checkpoint_every_steps, self._checkpoint))
+            tasks.append(Task(self._config.checkpoint_every_steps, self._checkpoint, True))
         return TrainingLoop(
             self._iterate,
             stacked(states),

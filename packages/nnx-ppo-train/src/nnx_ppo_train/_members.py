@@ -13,7 +13,7 @@ from ._sweep import Member
 
 def over_members(vectorize: bool | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """What makes a function of one member one of all, whose leaves have a leading axis."""
-    if vectorize not in (None, True, False):
+    if vectorize is not None and not isinstance(vectorize, bool):
         raise TypeError(
             f"train_ppo_many: vectorize: expected True, False or None, got {vectorize!r}"
         )

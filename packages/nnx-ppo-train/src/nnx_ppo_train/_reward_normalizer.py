@@ -38,8 +38,13 @@ class RewardNormalizer(StatefulModule):
 
     def __init__(self, rewards: PyTree, discount: Any):
         structure = jax.tree.structure(rewards)
-        if jax.tree.structure(discount) != structure:
+        if isinstance(discount, int | float):
             discount = structure.unflatten([discount] * structure.num_leaves)
+        if jax.tree.structure(discount) != structure:
+            raise ValueError(
+                "RewardNormalizer: discount: expected a number, or a tree of them like that of the "
+                f"rewards, {structure}; got {discount!r}"
+            )
         self.discount = RewardDiscount(jax.tree.map(_as_float, discount))
         self.sums = Normalizer(structure.unflatten([()] * structure.num_leaves))
 

@@ -83,15 +83,21 @@ def _checked_sweep(sweep: Any) -> dict[str, list[Any]]:
                 "train_ppo_many: sweep: expected numeric options of PPOConfig, "
                 f"{', '.join(SWEEPABLE)}; got {name!r}; run train_ppo for each value of it"
             )
-        lists[name] = values if isinstance(values, str) else list(values)
-        if isinstance(values, str | Mapping) or not lists[name]:
+        several = isinstance(values, Iterable) and not isinstance(values, str | Mapping)
+        lists[name] = list(values) if several else []
+        if not lists[name]:
             raise TypeError(
                 f"train_ppo_many: sweep[{name!r}]: expected a list of values, got {values!r}"
+            )
+        if any(map(callable, lists[name])):
+            raise ValueError(
+                f"train_ppo_many: sweep[{name!r}]: expected numbers, got schedules, which are "
+                "part of the program that all members share; run train_ppo for each of them"
             )
         if len({_kind(value) for value in lists[name]}) > 1:
             raise ValueError(
                 f"train_ppo_many: sweep[{name!r}]: expected values of one kind (an option is on or "
-                f"off for all members, a number, not a schedule), got {lists[name]}"
+                f"off for all members alike), got {lists[name]}"
             )
     return lists
 
@@ -101,4 +107,4 @@ def _kind(value: Any) -> str:
         return "off"
     if isinstance(value, Mapping):
         return f"dict of {sorted(value)}"
-    return "schedule" if callable(value) else "number"
+    return "number"

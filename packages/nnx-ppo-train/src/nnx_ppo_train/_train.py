@@ -11,7 +11,7 @@ from flax import nnx
 from nnx_stateful import StatefulModule
 
 from ._callbacks import Callback, check_callbacks, stop_at_return
-from ._check_training import check_training, check_video
+from ._check_training import check_functions, check_training, check_video
 from ._config import TrainConfig
 from ._episode_recording import record_episode
 from ._evaluation import deterministic, make_evaluate
@@ -63,7 +63,7 @@ def train_ppo(
         the config's options of the optimiser must be left alone then.
       callbacks: functions (metrics, steps) that may return ``Stop()`` or
         ``ScaleLearningRate(factor)``. One iteration may already be under way when they are
-        called; it is finished.
+        called; it is finished. A run that goes on does not show them its first step again.
 
     Returns:
       The final state, metrics and evaluations.
@@ -91,7 +91,8 @@ def train_ppo(
     eval_env = env if eval_env is None else eval_env
     check_callbacks(callbacks)
     transformation = Optimizer(config.ppo, optimizer)
-    check_training(env, eval_env, networks, config)
+    check_training(env, eval_env, networks, config, transformation)
+    check_functions(log_fn=log_fn, video_fn=video_fn, checkpoint_fn=checkpoint_fn)
     check_video(config, video_fn, eval_env)
     with InterruptRequest() as interrupt:
         run = _Run(env, eval_env, networks, config, transformation)
@@ -108,7 +109,11 @@ def config_with(
     config: TrainConfig | None, total_steps: int | None, seed: int | None = None
 ) -> TrainConfig:
     """The config, or the default one, with what overrides it."""
-    config = config or TrainConfig()
+    config = TrainConfig() if config is None else config
+    if not isinstance(config, TrainConfig):
+        raise TypeError(
+            f"config: expected a TrainConfig, such as TrainConfig(ppo=PPOConfig()), got {config!r}"
+        )
     if total_steps is not None:
         ppo = dataclasses.replace(config.ppo, total_steps=total_steps)
         config = dataclasses.replace(config, ppo=ppo)
@@ -175,7 +180,7 @@ class _Run:
         if config.video.enabled:
             tasks.append(Task(config.video.every_steps, self._render))
         if self.checkpoint_fn is not None:
-            tasks.append(Task(config.checkpoint_every_steps, self._checkpoint))
+            tasks.append(Task(config.checkpoint_every_steps, self._checkpoint, after_log=True))
         return tasks
 
     def _run_evaluation(self, state: LoopState, steps: int) -> Metrics:

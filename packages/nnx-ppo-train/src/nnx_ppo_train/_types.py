@@ -61,7 +61,7 @@ class TrainingState:
     """Everything that a training run needs to go on.
 
     Attributes:
-      networks: the network; its own copy, safe to keep.
+      networks: the network; a copy, safe to keep, in what ``checkpoint_fn`` receives.
       network_states: carry state, leaves (B, ...).
       env_states: environment states, leaves (B, ...).
       optimizer: state of the optax optimiser.
@@ -107,7 +107,7 @@ class TrainResult:
     """What :func:`train_ppo` returns.
 
     Attributes:
-      training_state: from which training can go on.
+      training_state: from which training can go on; its network is the one that was passed in.
       final_metrics: the last iteration's metrics, with those of the last evaluation.
       eval_history: one dict per evaluation, with its "step".
       total_steps: environment steps taken.

@@ -54,7 +54,8 @@ def make_iteration(
             reset_key,
             options,
         )
-        rewards, lesson = _learning_rewards(rewards_graphdef, state.rewards, rollout, hyper)
+        with _counted(rollout, config):
+            rewards, lesson = _learning_rewards(rewards_graphdef, state.rewards, rollout, hyper)
         _, params, variables = nnx.split(network, nnx.Param, ...)
         learner = Learner(params, variables, state.optimizer, state.schedules, jnp.zeros((), bool))
         epochs = Epochs(graphdef, optimizer, config, hyper, lesson, state.network_states)

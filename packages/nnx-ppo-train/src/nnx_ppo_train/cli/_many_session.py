@@ -13,7 +13,7 @@ from rich.console import Console
 
 from .._callbacks import EVALUATION_RETURN
 from .._checkpoint import latest_checkpoint, load_checkpoint, make_checkpoint_fn
-from .._checkpoint_files import step_of
+from .._checkpoint_files import checkpoints_in, step_of
 from .._many import train_ppo_many
 from .._sweep import Member
 from .._types import TrainingState
@@ -53,13 +53,13 @@ class ManySession:
           The exit code: 0, or 130 after Ctrl-C.
         """
         started = time.monotonic()
-        interrupted = False
+        interrupted, stopped_by = False, None
         for seed in self.seeds:
             own = self._folder_of(seed)
             own.path.mkdir()
             write_run_config(own.config, self._run_of(seed), self.command)
         try:
-            self._train()
+            stopped_by = self._train()
         except KeyboardInterrupt:
             interrupted = True
             if self._left_nothing():
@@ -69,7 +69,7 @@ class ManySession:
             self._draw()
         except KeyboardInterrupt:
             say(self.console, "Pictures left undrawn.")
-        self._summarize(time.monotonic() - started)
+        self._summarize(time.monotonic() - started, stopped_by)
         return INTERRUPTED if interrupted else 0
 
     def _folder_of(self, seed: int) -> RunFolder:
@@ -78,7 +78,8 @@ class ManySession:
     def _run_of(self, seed: int) -> RunConfig:
         return dataclasses.replace(self.run, train=dataclasses.replace(self.run.train, seed=seed))
 
-    def _train(self) -> None:
+    def _train(self) -> str | None:
+        """Trains; returns why it ended early, if it did."""
         config = self.run.train
         files = [MetricsFile(self._folder_of(seed).metrics) for seed in self.seeds]
         progress = TrainingProgress(self.console, config.ppo.total_steps, 0)
@@ -100,7 +101,7 @@ class ManySession:
 
         try:
             with progress:
-                train_ppo_many(
+                result = train_ppo_many(
                     lambda: self.env,
                     self._network,
                     config,
@@ -111,13 +112,14 @@ class ManySession:
         finally:
             for file in files:
                 file.close()
+        return result.stopped_by
 
     def _network(self, env: Any, rngs: nnx.Rngs) -> StatefulModule:
         return resolve_network(self.run, env, rngs)
 
     def _left_nothing(self) -> bool:
         """Whether there is no checkpoint; the folder, which nobody can use, is removed then."""
-        if any(self._folder_of(seed).checkpoints.exists() for seed in self.seeds):
+        if all(checkpoints_in(self._folder_of(seed).checkpoints) for seed in self.seeds):
             return False
         shutil.rmtree(self.folder.path)
         say(
@@ -154,12 +156,13 @@ class ManySession:
                 found[seed] = values[-1]
         return found
 
-    def _summarize(self, seconds: float) -> None:
+    def _summarize(self, seconds: float, stopped_by: str | None) -> None:
         total = self.run.train.ppo.total_steps
         first = self._folder_of(self.seeds[0])
         steps = step_of(latest_checkpoint(first.checkpoints))
         done = f"Finished {steps:,}" if steps >= total else f"Stopped at {steps:,} of {total:,}"
-        say(self.console, f"\n{done} steps of each seed in {duration(seconds)}.")
+        why = f": {stopped_by}" if stopped_by else ""
+        say(self.console, f"\n{done} steps of each seed in {duration(seconds)}{why}.")
         returns = self._last_returns()
         if returns:
             listed = "  ".join(f"{seed}: {value:.4g}" for seed, value in returns.items())
@@ -171,7 +174,8 @@ class ManySession:
             )
         list_files(self.console, self.folder, {"first of the runs": first.path})
         say(self.console, f"Evaluate one:  nnx-ppo eval {first.name}")
-        say(self.console, f"Train it on:   nnx-ppo resume {first.name} --total-steps {2 * steps}")
+        further = f" --total-steps {2 * steps}" if steps >= total else ""
+        say(self.console, f"Train it on:   nnx-ppo resume {first.name}{further}")
 
 
 def _median(values: np.ndarray) -> float:

@@ -81,6 +81,8 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
             "ppo.learning_rate_schedule": "linear",
             "ppo.discounting_factor": 0.0,  # answers do not change what comes
             "ppo.n_minibatches": 8,
+            "ppo.recompute_advantages": False,
+            "ppo.normalize_over": "rollout",
             "eval.n_envs": 256,
             "eval.max_episode_length": 32,
             "net.normalize_obs": False,
@@ -98,6 +100,8 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
             "ppo.learning_rate_schedule": "linear",
             "ppo.discounting_factor": 0.0,  # answers do not change what comes
             "ppo.n_minibatches": 8,
+            "ppo.recompute_advantages": False,
+            "ppo.normalize_over": "rollout",
             "eval.n_envs": 256,
             "eval.max_episode_length": 24,
             "net.normalize_obs": False,

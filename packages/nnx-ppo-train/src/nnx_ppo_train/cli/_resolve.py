@@ -13,6 +13,7 @@ from nnx_stateful import StatefulModule
 
 from .._check_training import check_training
 from .._env_check import check_env
+from .._optimizer import Optimizer
 from ..envs import make_env
 from ..presets import list_networks, make_network
 from ._errors import UsageError, user_errors
@@ -45,7 +46,7 @@ def make_run(run: RunConfig) -> tuple[Any, StatefulModule]:
         check_env(env)
     network = resolve_network(run, env, nnx.Rngs(run.train.seed))
     with user_errors():
-        check_training(env, env, network, run.train)
+        check_training(env, env, network, run.train, Optimizer(run.train.ppo))
     return env, network
 
 
