@@ -33,7 +33,7 @@ class RewardNormalizer(StatefulModule):
       [1.0, 1.5, 2.75]
       >>> normalizer.update_statistics(sums)
       >>> round(float(normalizer.scaled(rewards)[2, 0]), 3)
-      2.722
+      2.717
     """
 
     def __init__(self, rewards: PyTree, discount: Any):
