@@ -114,3 +114,26 @@ def integer_action(action: Any, shape: tuple[int, ...], where: str) -> Int[Array
             "environments are unbatched, use jax.vmap(env.step) for a batch"
         )
     return jnp.asarray(action)
+
+
+def check_choice(action: Any, where: str) -> None:
+    """Check that an action is one choice, an integer scalar.
+
+    Args:
+        action: The action.
+        where: Name of the environment, for the message.
+
+    Raises:
+        TypeError: If the action is a container, or no integer.
+        ValueError: If it is no scalar.
+    """
+    if isinstance(action, (dict, list, tuple)) or not jnp.issubdtype(
+        jnp.result_type(action), jnp.integer
+    ):
+        got = getattr(action, "dtype", type(action).__name__)
+        raise TypeError(f"{where}: expected an integer action, a scalar; got {got}")
+    if jnp.shape(action) != ():
+        raise ValueError(
+            f"{where}: expected a scalar action, got shape {jnp.shape(action)}; "
+            "environments are unbatched, use jax.vmap(env.step) for a batch"
+        )

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from ._checks import check_choice
 from ._protocol import State
 
 
@@ -86,7 +87,7 @@ class Quiz(abc.ABC):
 
     def step(self, state: QuizState, action: Int[Array, ""]) -> QuizState:
         """Answer the question of the card in view and show the next card; none after the last."""
-        self._check_action(action)
+        check_choice(action, type(self).__name__)
         answer = state.answers[jnp.minimum(state.steps, self.episode_length - 1)]
         sign = jnp.where(action == answer, 1.0, -1.0) * (answer >= 0)
         steps = state.steps + 1
@@ -99,19 +100,6 @@ class Quiz(abc.ABC):
             info={**state.info, "truncated": jnp.zeros((), bool)},
             steps=steps,
         )
-
-    def _check_action(self, action: Any) -> None:
-        name = type(self).__name__
-        if isinstance(action, (dict, list, tuple)) or not jnp.issubdtype(
-            jnp.result_type(action), jnp.integer
-        ):
-            got = getattr(action, "dtype", type(action).__name__)
-            raise TypeError(f"{name}: expected an integer action, a scalar; got {got}")
-        if jnp.shape(action) != ():
-            raise ValueError(
-                f"{name}: expected a scalar action, got shape {jnp.shape(action)}; "
-                "environments are unbatched, use jax.vmap(env.step) for a batch"
-            )
 
     def draw(self, ax: Any, state: QuizState) -> None:
         """Draw the observation as bars."""

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ._checks import positive_int
+from ._checks import check_choice, positive_int
 from ._protocol import State
 
 
@@ -114,7 +114,7 @@ class Recall:
 
     def step(self, state: RecallState, action: Int[Array, ""]) -> RecallState:
         """Take an action; it counts where the observation carries the go flag."""
-        self._check_action(action)
+        check_choice(action, type(self).__name__)
         trial, phase = self._place(state.steps)
         right = (phase == self.delay) & (action == state.cues[trial])
         steps = state.steps + 1
@@ -138,18 +138,6 @@ class Recall:
         over = steps >= self.episode_length
         cue = jax.nn.one_hot(cues[trial], self.n_symbols) * ((phase == 0) & ~over)
         return jnp.append(cue, (phase == self.delay).astype(cue.dtype))
-
-    def _check_action(self, action: Any) -> None:
-        if isinstance(action, (dict, list, tuple)) or not jnp.issubdtype(
-            jnp.result_type(action), jnp.integer
-        ):
-            got = getattr(action, "dtype", type(action).__name__)
-            raise TypeError(f"Recall: expected an integer action, a scalar; got {got}")
-        if jnp.shape(action) != ():
-            raise ValueError(
-                f"Recall: expected a scalar action, got shape {jnp.shape(action)}; "
-                "environments are unbatched, use jax.vmap(env.step) for a batch"
-            )
 
     def draw(self, ax: Any, state: RecallState) -> None:
         """Draw the observation as bars, one per symbol and one for the go flag."""
