@@ -22,7 +22,7 @@ Schedule = Callable[[Any], Any]
 class PPOConfig:
     """The algorithm (Schulman et al. 2017, arXiv 1707.06347).
 
-    Options that a setting would leave without effect are refused: none is ignored.
+    Options that another one would leave without effect are refused.
 
     Attributes:
       n_envs: environments stepped in parallel, B.
