@@ -46,6 +46,8 @@ class Peer:
 
 NNX_PPO = Peer("nnx-ppo", ("nnx-ppo==0.3.0",))
 MEMORAX = Peer("memorax", ("memorax==1.0.1", "gymnax<1", "six"))
+REJAX = Peer("rejax", ("rejax==0.1.3", "gymnax<1", "six"))
+BRAX = Peer("brax", ("brax==0.14.2", "playground==0.2.0"))
 
 
 def make_environment(peer: Peer) -> Path:

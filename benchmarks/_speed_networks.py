@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
 from flax import nnx
 from nnx_ppo_train.envs import CartPole
 
@@ -18,7 +19,7 @@ class NamedCartPole(CartPole):
 
     def step(self, state: Any, action: Any) -> Any:
         bare = state.replace(obs=state.obs["x"], reward=state.reward["value"])
-        return _named(super().step(bare, action["action_params"]))
+        return _named(super().step(bare, jax.tree.leaves(action)[0]))
 
 
 def _named(state: Any) -> Any:

@@ -117,7 +117,7 @@ def test_resumed_training_equals_uninterrupted_training(env, trained, saved):
 
 def test_checkpoint_holds_no_pickle_and_notes_version_and_config(saved):
     record = json.loads((saved / "checkpoint.json").read_text())
-    assert (record["version"], record["steps_taken"]) == (2, 2 * ITERATION)
+    assert (record["version"], record["steps_taken"]) == (3, 2 * ITERATION)
     assert record["config"]["ppo"]["n_envs"] == 4
     assert not [file for file in saved.rglob("*") if "pickle" in file.name or "pkl" in file.name]
 

@@ -93,16 +93,6 @@ def test_trainable_initial_state_fills_fresh_rows_and_gets_a_gradient():
 
 
 @pytest.mark.parametrize("layer", [LSTM, GRU])
-def test_input_projection_is_hoisted_out_of_the_scan(layer):
-    module = layer(3, 5, nnx.Rngs(0))
-    jaxpr = jax.make_jaxpr(lambda xs: module.unroll(initial_state(module, 4), xs, DONE).output)(XS)
-    scans = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "scan"]
-    products = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "dot_general"]
-    inside = [e for e in scans[0].params["jaxpr"].eqns if e.primitive.name == "dot_general"]
-    assert (len(scans), len(products), len(inside)) == (1, 1, 1)
-
-
-@pytest.mark.parametrize("layer", [LSTM, GRU])
 def test_layer_in_float64_keeps_the_laws(layer):
     check_stateful_module(layer(3, 5, nnx.Rngs(0)), XS[0], float64=True, laws=[1, 6])
 

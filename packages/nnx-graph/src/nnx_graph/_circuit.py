@@ -1,11 +1,12 @@
-"""The engine of a graph, or of a part of it: weights, modules, and one step of all of it."""
+"""The engine of a graph: weights, modules, and one step of all of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jaxtyping import Array, Key
 from nnx_stateful import (
     Map,
     PyTree,
@@ -16,9 +17,9 @@ from nnx_stateful import (
 )
 
 from ._evaluation import Evaluation, ring_state
-from ._plan import Plan, lower, restrict
-from ._projection import Projection
+from ._packing import Packing
 from ._spec import Connection
+from ._weights import Weights
 
 
 class Transforms(Map):
@@ -29,30 +30,30 @@ class Computes(Map):
     """The compute modules of a circuit, by population name."""
 
 
-class Circuit(StatefulModule):
+class Circuit(nnx.Module):
     """Populations and the connections among them; the input is what reaches them from outside.
 
-    The carry state is ``{"buffers": {population: (B, L, size)}, "index": {population: (B,)}}``
-    with an entry for each population that is read with a delay, and ``"transforms"`` and
-    ``"computes"`` with the carry of the custom modules, where there are any.
+    The carry state is ``{"buffers": {ring: (B, L, columns)}, "index": {ring: (B,)}}`` with an entry
+    for each ring buffer, and ``"transforms"`` and ``"computes"`` with the carry of the custom
+    modules, where there are any. A ring holds the past outputs of all populations of one level
+    whose longest outgoing delay is L, side by side.
 
     Args:
-      plan: the lowered declaration.
-      projections: the weights of default connections, by destination.
+      packing: the graph as few operations.
+      keys: initial keys of the default connections, by name.
       transforms: custom transforms by connection name.
       computes: compute modules by population name.
     """
 
     def __init__(
         self,
-        plan: Plan,
-        projections: Mapping[str, Projection],
+        packing: Packing,
+        keys: Mapping[str, Key[Array, ""]],
         transforms: Mapping[str, StatefulModule],
         computes: Mapping[str, StatefulModule],
     ):
-        self.plan = plan
-        self.projection_names = tuple(projections)
-        self.projections = nnx.List(list(projections.values()))
+        self.packing = packing
+        self.weights = nnx.List([Weights(block, keys) for block in packing.blocks])
         self.transforms = Transforms(transforms) if transforms else None
         self.computes = Computes(computes) if computes else None
 
@@ -69,18 +70,22 @@ class Circuit(StatefulModule):
         floating = [kind for kind in types if jnp.issubdtype(kind, jnp.floating)]
         return jnp.result_type(*floating) if floating else jnp.zeros(()).dtype
 
-    def projection(self, name: str) -> Projection:
-        """Returns the weights of the default connections into a population."""
-        return self.projections[self.projection_names.index(name)]
+    def weights_of(self, connection: Connection) -> tuple[Weights, tuple[Any, Any]]:
+        """Returns the weights of a default connection's block, and where its own are in them."""
+        width = self.packing.plan.populations[connection.dst].size
+        for weights in self.weights:
+            if connection.name in weights.places:
+                return weights, weights.region(connection.name, width)
+        raise KeyError(connection.name)
 
     def initialize_state(self, batch_size: int) -> dict[str, PyTree]:
-        dtype, sizes = self.float_type, self.plan.populations
+        dtype = self.float_type
         rings = {
             name: (
-                jnp.zeros((batch_size, length, sizes[name].size), dtype),
+                jnp.zeros((batch_size, ring.length, ring.remembered.width), dtype),
                 jnp.zeros(batch_size, jnp.int32),
             )
-            for name, length in self.plan.ring_lengths.items()
+            for name, ring in self.packing.rings.items()
         }
         groups = {name: group.initialize_state(batch_size) for name, group in self.groups.items()}
         return {**ring_state(rings), **groups}
@@ -94,11 +99,12 @@ class Circuit(StatefulModule):
         for name, group in self.groups.items():
             group.update_statistics(rollout_extras[name])
 
-    def __call__(
+    def step(
         self,
         state: dict[str, PyTree],
         x: Mapping[str, jax.Array],
-        rollout_extras: dict[str, PyTree] | None = None,
+        rollout_extras: dict[str, PyTree] | None,
+        outputs: Iterable[str],
     ) -> StatefulModuleOutput:
         """Runs one step.
 
@@ -106,48 +112,25 @@ class Circuit(StatefulModule):
           state: the carry state.
           x: (B, size) by population, what is added to its sum from outside; may lack populations.
           rollout_extras: extras of the custom modules to replay, or None.
+          outputs: the populations whose outputs are wanted.
 
         Returns:
-          The output of every population by name, (B, size).
+          The outputs of these populations by name, (B, size).
         """
 
         def run(child: StatefulModule, *inputs: PyTree) -> StatefulModuleOutput:
             return child(*inputs)
 
-        def read(connection: Connection) -> jax.Array:
-            src = connection.src
-            if not connection.delay:
-                return outputs[src]
-            return ring_read(state["buffers"][src], state["index"][src], connection.delay)
+        def past(name: str, delay: int) -> jax.Array:
+            return ring_read(state["buffers"][name], state["index"][name], delay)
 
         rows = jax.tree.leaves((x, state))[0].shape[0]
-        evaluation = Evaluation(self, run, state, rollout_extras, (rows,))
-        outputs: dict[str, jax.Array] = {}
-        for name in self.plan.order:
-            total = evaluation.integrate(name, self.plan.incoming[name], read, x.get(name))
-            outputs[name] = evaluation.respond(name, total)
-        rings = {
-            name: ring_write(buffer, state["index"][name], outputs[name].astype(buffer.dtype))
-            for name, buffer in state["buffers"].items()
-        }
-        return evaluation.result(outputs, rings)
+        evaluation = Evaluation(self, run, state, rollout_extras, (rows,), x, past)
+        for unit in self.packing.units:
+            for level in unit.levels:
+                evaluation.evaluate(level)
 
-    def part(self, members: tuple[str, ...]) -> "Circuit":
-        """Returns the circuit of some populations and the connections among them.
+        def write(name: str, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return ring_write(state["buffers"][name], state["index"][name], values)
 
-        It shares the custom modules, and holds a copy of the weights it needs.
-        """
-        plan = lower(restrict(self.plan.spec, members))
-        children = {name: group.children for name, group in self.groups.items()}
-        projections, transforms = {}, {}
-        for name, connections in plan.incoming.items():
-            default = {c.name for c in connections if not c.has_transform}
-            if default:
-                projections[name] = self.projection(name).part(default)
-            for c in connections:
-                if c.has_transform:
-                    transforms[c.name] = children["transforms"][c.name]
-        computes = {
-            p.name: children["computes"][p.name] for p in plan.spec.populations if p.has_compute
-        }
-        return Circuit(plan, projections, transforms, computes)
+        return evaluation.result(write, outputs)

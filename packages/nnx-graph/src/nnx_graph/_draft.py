@@ -7,8 +7,8 @@ from flax import nnx
 from nnx_stateful import StatefulModule
 
 from ._circuit import Circuit
+from ._packing import pack
 from ._plan import lower
-from ._projection import Projection
 from ._spec import Connection, GraphSpec, Population
 from ._validation import (
     check_activation,
@@ -91,18 +91,7 @@ class Draft:
         for connection in spec.connections:
             if connection.has_transform:
                 check_transform(connection, self._transforms[connection.name], spec)
-        plan = lower(spec)
-        projections = {}
-        for name in spec.names:
-            sources = {
-                c.name: self._populations[c.src].size
-                for c in plan.incoming[name]
-                if not c.has_transform
-            }
-            if sources:
-                size = self._populations[name].size
-                projections[name] = Projection.draw(sources, size, self._keys)
-        return Circuit(plan, projections, self._transforms, self._computes)
+        return Circuit(pack(lower(spec)), self._keys, self._transforms, self._computes)
 
     def _check_output_entry(self, population: Population) -> None:
         entry = population.output_to

@@ -1,19 +1,19 @@
 """One pass over a circuit, a step or a whole sequence: sums, responses, and what they leave."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from nnx_stateful import PyTree, Routing, StatefulModuleOutput
 
+from ._packing import Level, Response, Unit
+from ._selection import Selection
 from ._spec import Connection
+from ._weights import product
 
 if TYPE_CHECKING:
     from ._circuit import Circuit
-
-Read = Callable[[Connection], jax.Array]
-"""Returns what arrives over a connection, before its transform."""
 
 
 class Evaluation:
@@ -25,6 +25,12 @@ class Evaluation:
       state: carry state of the circuit.
       rollout_extras: extras by group and child name, or None.
       lead: the leading axes.
+      drive: (*lead, size) by population, what is added to its sum from outside.
+      past: ``past(ring, delay)``, what the ring buffer of that name held so many steps ago,
+        (*lead, columns).
+
+    Attributes:
+      arrays: what selections read: outputs by level, and past outputs.
     """
 
     def __init__(
@@ -34,10 +40,16 @@ class Evaluation:
         state: Mapping[str, PyTree],
         rollout_extras: Mapping[str, PyTree] | None,
         lead: tuple[int, ...],
+        drive: Mapping[str, jax.Array],
+        past: Callable[[str, int], jax.Array],
     ):
         self._circuit = circuit
+        self._packing = circuit.packing
         self._lead = lead
         self._dtype = circuit.float_type
+        self._drive = {("drive", name): value for name, value in drive.items()}
+        self._past = past
+        self.arrays: dict[Any, jax.Array] = {}
         self._routings = {
             name: Routing(
                 group,
@@ -49,82 +61,182 @@ class Evaluation:
             for name, group in circuit.groups.items()
         }
 
-    def integrate(
+    def evaluate(self, level: Level) -> None:
+        """Computes the outputs of a level from those of the levels before it."""
+        transforms = [*level.transforms, *((c, at) for c, at, _ in level.inner_transforms)]
+        total = self._integrate(level, (*level.blocks, *level.inner_blocks), transforms)
+        self.arrays["level", level.index] = respond(
+            level.responses, total, len(self._lead), self._compute
+        )
+
+    def enter(self, unit: Unit) -> jax.Array:
+        """What reaches a unit with a cycle from outside, and its biases: (*lead, width)."""
+        totals = [self._integrate(level, level.blocks, level.transforms) for level in unit.levels]
+        biases = [
+            sums_of(
+                level.from_inner_blocks,
+                {i: self._circuit.weights[i].total_bias() for i in level.inner_blocks},
+            )
+            for level in unit.levels
+        ]
+        totals = [
+            total if bias is None else total + bias
+            for total, bias in zip(totals, biases, strict=True)
+        ]
+        return totals[0] if len(totals) == 1 else jnp.concatenate(totals, axis=-1)
+
+    def leave(self, unit: Unit, outputs: jax.Array) -> None:
+        """Notes the outputs of a unit, (*lead, width)."""
+        for level in unit.levels:
+            own = outputs[..., level.start : level.start + level.width]
+            self.arrays["level", level.index] = own
+
+    def _integrate(
         self,
-        name: str,
-        connections: tuple[Connection, ...],
-        read: Read,
-        drive: jax.Array | None,
+        level: Level,
+        blocks: Sequence[int],
+        transforms: Sequence[tuple[Connection, int]],
     ) -> jax.Array:
-        """Returns the sum of what arrives at a population over the given connections.
-
-        Args:
-          name: the population.
-          connections: some or all of its incoming connections.
-          read: returns what each carries.
-          drive: what is added from outside, (*lead, size), or None.
-        """
-        reads = {c.name: read(c) for c in connections}
-        default = {c.name: reads[c.name] for c in connections if not c.has_transform}
-        terms = [] if drive is None else [drive]
-        if default:
-            terms.append(self._circuit.projection(name).part(set(default))(default))
-        for connection in connections:
-            if connection.has_transform:
-                transform = self._routings["transforms"].call
-                terms.append(transform(connection.name, reads[connection.name]))
+        """Sums the input of a level, that of blocks, and that of custom transforms."""
+        terms = []
+        if level.index in self._packing.drives:
+            terms.append(self._packing.drives[level.index](self._drive))
+        for family, selection in (
+            (level.blocks, level.from_blocks),
+            (level.inner_blocks, level.from_inner_blocks),
+        ):
+            computed = {index: self._sums(index) for index in family if index in blocks}
+            if computed:
+                terms.append(sums_of(selection, computed))
         if not terms:
-            size = self._circuit.plan.populations[name].size
-            return jnp.zeros((*self._lead, size), self._dtype)
-        return sum(terms[1:], terms[0])
+            terms.append(jnp.zeros((*self._lead, level.width), self._dtype))
+        total = sum(terms[1:], terms[0])
+        for connection, start in transforms:
+            key, first = self._packing.locate(connection)
+            size = self._packing.plan.populations[connection.src].size
+            read = self._read(key)[..., first : first + size]
+            arriving = self._routings["transforms"].call(connection.name, read)
+            total = add_arriving(total, arriving, start)
+        return total
 
-    def respond(self, name: str, total: jax.Array) -> jax.Array:
-        """Returns a population's output for its summed input: compute, then activation."""
-        population = self._circuit.plan.populations[name]
-        if population.has_compute:
-            total = self._routings["computes"].call(name, total)
-        if population.activation is None:
-            return total
-        over_time = jax.vmap if len(self._lead) == 2 else lambda function: function
-        return jnp.asarray(over_time(population.activation)(total))
+    def _sums(self, index: int) -> jax.Array:
+        """The sums of a block."""
+        sources, weights = self._packing.blocks[index].sources, self._circuit.weights[index]
+        arrays = {key: self._read(key) for key in sources.keys}
+        return product(weights.kernel[...], sources(arrays)) + weights.total_bias()
+
+    def _read(self, key: Any) -> jax.Array:
+        if key not in self.arrays:
+            _, ring, delay = key
+            self.arrays[key] = self._past(ring, delay)
+        return self.arrays[key]
+
+    def _compute(self, name: str, total: jax.Array) -> jax.Array:
+        return self._routings["computes"].call(name, total)
+
+    def _output(self, name: str) -> jax.Array:
+        """The output of one population, (*lead, size)."""
+        level, start, size = self._packing.places[name]
+        return self.arrays["level", level][..., start : start + size]
 
     def result(
         self,
-        outputs: Mapping[str, jax.Array],
-        rings: Mapping[str, tuple[jax.Array, jax.Array]],
-        parts: tuple[StatefulModuleOutput, ...] = (),
+        write: Callable[[str, jax.Array], tuple[jax.Array, jax.Array]],
+        outputs: Iterable[str],
+        parts: Sequence[Mapping[str, StatefulModuleOutput]] = (),
     ) -> StatefulModuleOutput:
         """Joins the outputs, the rings after them, and what the custom modules returned.
 
         Args:
-          outputs: by population.
-          rings: (buffer, index) by population.
-          parts: results of circuits that evaluated some of the custom modules in place of this
-            pass; their entries win.
+          write: ``write(ring, values)`` returns the ring buffer of that name and its index
+            after the values, (*lead, columns), were written.
+          outputs: the populations whose outputs are wanted.
+          parts: results, by kind, of those custom modules that were run elsewhere; they win.
         """
+        rings = {
+            name: write(name, ring.remembered(self.arrays).astype(self._dtype))
+            for name, ring in self._packing.rings.items()
+        }
         own = {name: routing.result(None) for name, routing in self._routings.items()}
 
         def joined(field: str) -> dict[str, PyTree]:
-            return {
-                name: getattr(out, field)
-                | {k: v for part in parts for k, v in getattr(part, field).get(name, {}).items()}
-                for name, out in own.items()
-            }
+            found = {name: dict(getattr(out, field)) for name, out in own.items()}
+            for part in parts:
+                for name, out in part.items():
+                    found[name] |= getattr(out, field)
+            return found
 
         loss = jnp.zeros(self._lead, self._dtype)
-        for out in (*own.values(), *parts):
+        for out in (*own.values(), *(out for part in parts for out in part.values())):
             loss = loss + out.regularization_loss
         return StatefulModuleOutput(
             next_state={**ring_state(rings), **joined("next_state")},
-            output=dict(outputs),
+            output={name: self._output(name) for name in outputs},
             regularization_loss=loss,
             metrics=joined("metrics"),
             rollout_extras=joined("rollout_extras"),
         )
 
 
+def add_arriving(total: jax.Array, arriving: jax.Array, start: int) -> jax.Array:
+    """Adds what a custom transform returned to the sums of its population."""
+    total = total.astype(jnp.result_type(total, arriving))
+    return total.at[..., start : start + arriving.shape[-1]].add(arriving)
+
+
+def sums_of(selection: Selection | None, blocks: Mapping[int, jax.Array]) -> Any:
+    """What blocks add to the columns of a level; None if there are none."""
+    if selection is None:
+        return None
+    return selection({("block", index): sums for index, sums in blocks.items()})
+
+
+def respond(
+    responses: tuple[Response, ...],
+    totals: jax.Array,
+    lead_axes: int,
+    compute: Callable[[str, jax.Array], jax.Array] | None = None,
+) -> jax.Array:
+    """Outputs of a level for its sums: compute, then activation, of each population apart.
+
+    Args:
+      responses: what the level consists of.
+      totals: (*lead, width).
+      lead_axes: 1 for a step, 2 for a sequence; an activation sees (B, size).
+      compute: ``compute(name, total)`` runs the module of a population.
+    """
+    outputs, start = [], 0
+    for response in responses:
+        width = response.count * response.size
+        total = totals[..., start : start + width]
+        start += width
+        if response.compute is not None:
+            assert compute is not None
+            total = compute(response.compute, total)
+        outputs.append(_activated(response, total, lead_axes))
+    return outputs[0] if len(outputs) == 1 else jnp.concatenate(outputs, axis=-1)
+
+
+def _activated(response: Response, total: jax.Array, lead_axes: int) -> jax.Array:
+    function = response.activation
+    if function is None:
+        return total
+
+    def activate(x: jax.Array) -> jax.Array:
+        return jnp.asarray(function(x))
+
+    if response.count > 1:
+        apart = total.reshape((*total.shape[:-1], response.count, response.size))
+        activate = jax.vmap(activate, in_axes=1, out_axes=1)
+    else:
+        apart = total
+    for _ in range(lead_axes - 1):
+        activate = jax.vmap(activate)
+    return activate(apart).reshape(total.shape)
+
+
 def ring_state(rings: Mapping[str, tuple[jax.Array, jax.Array]]) -> dict[str, PyTree]:
-    """Returns the part of a carry state that (buffer, index) by population makes up."""
+    """Returns the part of a carry state that (buffer, index) by ring makes up."""
     return {
         "buffers": {name: buffer for name, (buffer, _) in rings.items()},
         "index": {name: index for name, (_, index) in rings.items()},

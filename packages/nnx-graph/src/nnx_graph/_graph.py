@@ -203,7 +203,7 @@ class PopulationGraph(StatefulModule):
     @property
     def spec(self) -> GraphSpec:
         """The frozen declaration; before :meth:`finalize` what has been declared so far."""
-        return self._draft.spec if self._draft is not None else self._engine().plan.spec
+        return self._draft.spec if self._draft is not None else self._engine().packing.plan.spec
 
     def connection(self, src: str, dst: str, index: int = 0) -> ConnectionView:
         """Returns a view that reads and writes the weights of one connection.
@@ -243,7 +243,7 @@ class PopulationGraph(StatefulModule):
     def __call__(
         self, state: dict[str, PyTree], x: PyTree, rollout_extras: PyTree = None
     ) -> StatefulModuleOutput:
-        out = self._engine()(state, self._drive(state, x, 0), rollout_extras)
+        out = self._engine().step(state, self._drive(state, x, 0), rollout_extras, self._shown())
         return self._publish(out)
 
     def unroll(
@@ -254,13 +254,16 @@ class PopulationGraph(StatefulModule):
         rollout_extras: PyTree = None,
     ) -> StatefulModuleOutput:
         circuit = self._engine()
-        if has_rng_streams(circuit):  # custom modules draw in turn: only stepping keeps their order
-            return scan_unroll(self, state, xs, done, rollout_extras)
         drive = self._drive(state, xs, 1)
+        wider = any(leaf.dtype != circuit.float_type for leaf in drive.values())
+        if wider or has_rng_streams(circuit):  # streams: only stepping keeps the order of draws
+            return scan_unroll(self, state, xs, done, rollout_extras)
         steps = sequence_length(self, xs, done, rollout_extras)
         rows = next((leaf.shape[1] for leaf in drive.values()), None) or _rows(state)
         assert rows is not None  # a graph without inputs has buffers
-        out = run_sequence(circuit, state, drive, done, rollout_extras, (steps, rows))
+        out = run_sequence(
+            circuit, state, drive, done, rollout_extras, (steps, rows), self._shown()
+        )
         return self._publish(out)
 
     def _engine(self) -> Circuit:
@@ -280,11 +283,16 @@ class PopulationGraph(StatefulModule):
         """The observation by input population, in the floating type of the parameters."""
         circuit = self._engine()
         dtype = circuit.float_type
-        entries = check_observation(circuit.plan.spec, x, time_axes, _rows(state))
+        entries = check_observation(circuit.packing.plan.spec, x, time_axes, _rows(state))
         return {
             name: entry.astype(jnp.promote_types(entry.dtype, dtype))
             for name, entry in entries.items()
         }
+
+    def _shown(self) -> tuple[str, ...]:
+        """The populations whose outputs are wanted: those that are put out, or all of them."""
+        spec = self.spec
+        return spec.names if self.recording else tuple(p.name for p in spec.outputs)
 
     def _publish(self, out: StatefulModuleOutput) -> StatefulModuleOutput:
         """Picks the outputs, and puts every population's in the metrics while recording."""
@@ -293,7 +301,9 @@ class PopulationGraph(StatefulModule):
             recorded = {name: {ACTIVATION_KEY: value} for name, value in populations.items()}
             metrics = {k: v for k, v in metrics.items() if k != ACTIVATION_KEY}
             metrics["populations"] = recorded
-        outputs = {p.output_to: populations[p.name] for p in self._engine().plan.spec.outputs}
+        outputs = {
+            p.output_to: populations[p.name] for p in self._engine().packing.plan.spec.outputs
+        }
         return out.replace(output=outputs, metrics=metrics)
 
 

@@ -1,21 +1,25 @@
-"""Whole sequences: components without a cycle at once, only the cyclic ones step by step."""
+"""Whole sequences: units without a cycle at once, only the cyclic ones step by step."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from nnx_stateful import (
     PyTree,
     StatefulModule,
     StatefulModuleOutput,
+    episode_starts,
+    ring_read,
     ring_read_sequence,
     ring_write_sequence,
 )
 
 from ._circuit import Circuit
+from ._cycle import Blocks, run_cycle
+from ._cycle_modules import run_cycle_of_modules
 from ._evaluation import Evaluation
-from ._plan import Component
-from ._spec import Connection
+from ._packing import Unit
 
 
 def run_sequence(
@@ -25,13 +29,13 @@ def run_sequence(
     done: Any,
     rollout_extras: dict[str, PyTree] | None,
     lead: tuple[int, int],
+    outputs: Iterable[str],
 ) -> StatefulModuleOutput:
     """Equals stepping the circuit through T steps with resets, leaf for leaf.
 
-    The graph is condensed into its strongly connected components over all connections, so what
-    enters a component is known for the whole sequence before the component runs. A component
-    without a cycle then takes a few operations on (T, B, ...) arrays. A cyclic one is scanned,
-    with everything from outside already summed.
+    What enters a unit is known for the whole sequence before the unit runs. A unit without a cycle
+    then takes a few operations on (T, B, ...) arrays. A cyclic one is scanned, with everything
+    from outside already summed.
 
     Args:
       circuit: the engine of the graph.
@@ -40,85 +44,78 @@ def run_sequence(
       done: (T, B), or None if no episode ends.
       rollout_extras: leaves (T, B, ...) to replay, or None.
       lead: (T, B).
+      outputs: the populations whose outputs are wanted.
 
     Returns:
-      As the circuit's own ``unroll``.
+      As T calls of the circuit's ``step``, stacked in time.
     """
+    packing, dtype = circuit.packing, circuit.float_type
 
     def run(child: StatefulModule, *inputs: PyTree) -> StatefulModuleOutput:
         child_state, child_xs, child_extras = inputs
         return child.unroll(child_state, child_xs, done, child_extras)
 
-    plan = circuit.plan
-    evaluation = Evaluation(circuit, run, state, rollout_extras, lead)
-    wires = _Wires(state, done)
-    parts = []
-    for component in plan.components:
-        driven = {
-            name: evaluation.integrate(
-                name, _from_outside(component, plan.incoming[name]), wires.read, drive.get(name)
-            )
-            for name in component.members
+    def ring(name: str) -> tuple[jax.Array, jax.Array]:
+        return state["buffers"][name], state["index"][name]
+
+    def past(name: str, delay: int) -> jax.Array:
+        written = packing.rings[name].remembered(evaluation.arrays).astype(dtype)
+        return ring_read_sequence(*ring(name), written, done, delay)
+
+    def write(name: str, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return ring_write_sequence(*ring(name), values, done)
+
+    evaluation = Evaluation(circuit, run, state, rollout_extras, lead, drive, past)
+    blocks, parts = Blocks(packing.blocks), []
+    for unit in packing.units:
+        if not unit.cyclic:
+            for level in unit.levels:
+                evaluation.evaluate(level)
+            continue
+        entering = evaluation.enter(unit).astype(dtype)
+        kernels = {
+            index: circuit.weights[index].kernel[...]
+            for level in unit.levels
+            for index in level.inner_blocks
         }
-        if component.cyclic:
-            part = circuit.part(component.members)
-            out = part.unroll(
-                _state_of(part, state), driven, done, _extras_of(part, rollout_extras)
+        history = _history(unit, state, lead[1], dtype)
+        valid = _valid_reads(unit, done)
+        if unit.modules:
+            columns, part = run_cycle_of_modules(
+                unit,
+                blocks,
+                kernels,
+                circuit.groups,
+                state,
+                entering,
+                history,
+                valid,
+                done,
+                rollout_extras,
             )
-            parts.append(out)
-            wires.outputs.update(out.output)
+            parts.append(part)
         else:
-            (name,) = component.members
-            wires.outputs[name] = evaluation.respond(name, driven[name])
-    outputs = {name: wires.outputs[name] for name in plan.order}
-    return evaluation.result(outputs, wires.rings(), tuple(parts))
+            columns = run_cycle(unit, blocks, kernels, entering, history, valid)
+        evaluation.leave(unit, columns)
+    return evaluation.result(write, outputs, parts)
 
 
-class _Wires:
-    """What populations put out over the whole sequence, and delayed reads of it."""
-
-    def __init__(self, state: dict[str, PyTree], done: Any):
-        self.outputs: dict[str, jax.Array] = {}
-        self._buffers, self._index, self._done = state["buffers"], state["index"], done
-
-    def read(self, connection: Connection) -> jax.Array:
-        """Returns what a connection carries at each step, before its transform."""
-        src = connection.src
-        if not connection.delay:
-            return self.outputs[src]
-        return ring_read_sequence(*self._written(src), self._done, connection.delay)
-
-    def rings(self) -> dict[str, tuple[jax.Array, jax.Array]]:
-        """Returns the ring buffers after the last step and its resets."""
-        return {
-            name: ring_write_sequence(*self._written(name), self._done) for name in self._buffers
+def _history(unit: Unit, state: dict[str, PyTree], rows: int, dtype: Any) -> jax.Array:
+    """The unit's outputs of the steps before the sequence, (K, B, width), the last one last."""
+    steps = []
+    for selection in reversed(unit.history):
+        reads = {
+            key: ring_read(state["buffers"][key[1]], state["index"][key[1]], key[2])
+            for key in selection.keys
         }
-
-    def _written(self, name: str) -> tuple[jax.Array, jax.Array, jax.Array]:
-        buffer = self._buffers[name]
-        return buffer, self._index[name], self.outputs[name].astype(buffer.dtype)
+        steps.append(selection(reads))
+    return jnp.stack(steps) if steps else jnp.zeros((0, rows, unit.width), dtype)
 
 
-def _from_outside(
-    component: Component, connections: tuple[Connection, ...]
-) -> tuple[Connection, ...]:
-    return tuple(c for c in connections if c.src not in component.members)
-
-
-def _state_of(part: Circuit, state: dict[str, PyTree]) -> dict[str, PyTree]:
-    rings = {
-        field: {name: state[field][name] for name in part.plan.ring_lengths}
-        for field in ("buffers", "index")
-    }
-    return {**rings, **_children_of(part, state)}
-
-
-def _extras_of(part: Circuit, extras: dict[str, PyTree] | None) -> dict[str, PyTree] | None:
-    return None if extras is None else _children_of(part, extras)
-
-
-def _children_of(part: Circuit, tree: dict[str, PyTree]) -> dict[str, PyTree]:
-    return {
-        name: {child: tree[name][child] for child in group.child_names}
-        for name, group in part.groups.items()
-    }
+def _valid_reads(unit: Unit, done: Any) -> jax.Array | None:
+    """Whether a read belongs to the running episode: (T, delays, B); None if none ends."""
+    if done is None:
+        return None
+    start = episode_starts(done)
+    age = jnp.arange(done.shape[0])[:, None] - start
+    return jnp.stack([(start == 0) | (age >= delay) for delay, _ in unit.backs], axis=1)

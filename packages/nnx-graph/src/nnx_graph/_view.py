@@ -17,7 +17,7 @@ class ParameterView:
 
     Args:
       parameter: the parameter that holds the part.
-      part: the rows that belong to the view.
+      part: index of what belongs to the view.
 
     Example:
       >>> from flax import nnx
@@ -29,7 +29,7 @@ class ParameterView:
       [[0.0, 0.0], [7.0, 7.0], [0.0, 0.0]]
     """
 
-    def __init__(self, parameter: nnx.Param, part: slice | int):
+    def __init__(self, parameter: nnx.Param, part: Any):
         self._parameter = parameter
         self._part = part
 
@@ -84,8 +84,8 @@ class ConnectionView:
         Raises:
           ValueError: if the connection has a custom transform.
         """
-        projection, (rows, _) = self._locate("kernel")
-        return ParameterView(projection.kernel, rows)
+        weights, (region, _) = self._locate("kernel")
+        return ParameterView(weights.kernel, region)
 
     @property
     def bias(self) -> ParameterView:
@@ -94,8 +94,8 @@ class ConnectionView:
         Raises:
           ValueError: if the connection has a custom transform.
         """
-        projection, (_, row) = self._locate("bias")
-        return ParameterView(projection.bias, row)
+        weights, (_, region) = self._locate("bias")
+        return ParameterView(weights.bias, region)
 
     @property
     def transform(self) -> StatefulModule | None:
@@ -111,8 +111,7 @@ class ConnectionView:
                 f"PopulationGraph: {what} of {name!r}: expected a default connection, got one "
                 f"with the transform {type(self.transform).__name__}; use the view's transform"
             )
-        projection = self._circuit.projection(self.connection.dst)
-        return projection, projection.rows(name)
+        return self._circuit.weights_of(self.connection)
 
     def __repr__(self) -> str:
         return f"ConnectionView({self.connection!r})"
@@ -124,7 +123,7 @@ def find_connection(circuit: Circuit, src: str, dst: str, index: int) -> Connect
     Raises:
       ValueError: if there is none; the message lists those that share an end.
     """
-    connections = circuit.plan.spec.connections
+    connections = circuit.packing.plan.spec.connections
     for connection in connections:
         if (connection.src, connection.dst, connection.index) == (src, dst, index):
             return ConnectionView(circuit, connection)

@@ -155,7 +155,7 @@ def load_checkpoint(
     record = read_record(path)
     graphdef, _ = nnx.split(networks)
     config = config or TrainConfig()
-    states = StateFactory(env, Optimizer(config.ppo, optimizer), config)
+    states = StateFactory(env, graphdef, Optimizer(config.ppo, optimizer), config)
     shapes = jax.eval_shape(lambda: states.fresh(networks, 0))
     named = named_leaves(shapes)
     check_leaves(path, record["leaves"], named)

@@ -11,7 +11,7 @@ from ._checkpoint_leaves import are_descriptions, empty
 from ._config_json import read_json
 
 FORMAT = "nnx-ppo-train checkpoint"
-VERSION = 2
+VERSION = 3
 ARRAYS, RECORD = "arrays", "checkpoint.json"
 
 

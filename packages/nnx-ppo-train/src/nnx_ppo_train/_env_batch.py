@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 from nnx_stateful import PyTree, select_rows
 
-from ._any_row import any_row
+from ._any_row import any_row, where_met
 
 _TRUNCATION_KEYS = ("truncated", "truncation")
 
@@ -36,8 +36,11 @@ class EnvBatch:
 
     def reset(self, key: Key[Array, ""]) -> Any:
         """Returns fresh states, leaves (B, ...), without weak types, which cost a second trace."""
-        states = jax.vmap(self.env.reset)(jax.random.split(key, self.n_envs))
-        return jax.tree.map(_strong, states)
+        return self.reset_each(jax.random.split(key, self.n_envs))
+
+    def reset_each(self, keys: Key[Array, "B"]) -> Any:
+        """Returns fresh states, one for each key."""
+        return jax.tree.map(_strong, jax.vmap(self.env.reset)(keys))
 
     def step(self, states: Any, actions: PyTree) -> Any:
         """Steps every environment with its action, leaves (B, ...)."""
@@ -50,6 +53,12 @@ class EnvBatch:
             self._is_batched,
             fresh,
             stepped,
+        )
+
+    def adopt(self, fresh: Any, stepped: Any) -> Any:
+        """Takes every row of ``fresh``; leaves that are not batched come from ``stepped``."""
+        return jax.tree.map(
+            lambda batched, new, old: new if batched else old, self._is_batched, fresh, stepped
         )
 
     def take(self, states: Any, rows: Array) -> Any:
@@ -125,7 +134,7 @@ class EnvResets:
                 short = needed > 0
             pool = jax.lax.cond(
                 any_row(short),
-                lambda pool: _select_pool(short, self._refill(pool), pool),
+                lambda pool: where_met(short, self._refill(pool), pool),
                 lambda same: same,
                 pool,
             )
@@ -137,13 +146,6 @@ class EnvResets:
         return jax.lax.cond(any_row(done), replace, lambda pool: (pool, stepped), pool)
 
     def _refill(self, pool: ResetPool) -> ResetPool:
-        key, reset_key = jax.random.split(pool.key)
-        fresh = self._batch.select(
-            jnp.ones(self._batch.n_envs, bool), self._batch.reset(reset_key), pool.states
-        )
-        return ResetPool(fresh, jnp.int32(0), key)
-
-
-def _select_pool(short: Bool[Array, ""], refilled: ResetPool, pool: ResetPool) -> ResetPool:
-    """The refilled pool where it was too short: of many trainings at once not all are."""
-    return jax.tree.map(lambda new, old: jnp.where(short, new, old), refilled, pool)
+        keys = jax.random.split(pool.key, 1 + self._batch.n_envs)
+        fresh = self._batch.adopt(self._batch.reset_each(keys[1:]), pool.states)
+        return ResetPool(fresh, jnp.int32(0), keys[0])

@@ -15,7 +15,7 @@ from ._estimates import Estimates, estimate, steps_left_out, with_normalized_adv
 from ._hyperparameters import Hyperparameters, ScheduleState, entropy_scale, learning_rate
 from ._logging_level import LoggingLevel
 from ._loss import ppo_loss
-from ._metrics import summarize
+from ._metrics import PackedMetrics, summarize
 from ._optimizer import Optimizer
 from ._pairing import match_rewards
 from ._ppo_config import PPOConfig
@@ -83,15 +83,15 @@ class Epochs:
                 left_out = steps_left_out(rollout, config)
                 self._estimates = with_normalized_advantages(self._estimates, left_out)
 
-    def run(self, learner: Learner, key: Key[Array, ""]) -> tuple[Learner, dict[str, Array]]:
-        """Runs all updates; returns the metrics of each, leaves (updates,)."""
+    def run(self, learner: Learner, key: Key[Array, ""]) -> tuple[Learner, PackedMetrics]:
+        """Runs all updates; returns the metrics of each, (updates, N)."""
         rows = shuffled_rows(key, self._config)
         first = jnp.arange(rows.shape[0]) == 0
         return jax.lax.scan(self._update, learner, (rows, first))
 
     def _update(
         self, learner: Learner, inputs: tuple[Int[Array, " rows"], Bool[Array, ""]]
-    ) -> tuple[Learner, dict[str, Array]]:
+    ) -> tuple[Learner, PackedMetrics]:
         """One update, or none once the iteration has stopped."""
         rows, first = inputs
         if self._hyper.target_kl is None:
@@ -100,7 +100,7 @@ class Epochs:
             target = self._hyper.target_kl
             learner, metrics = self._step_unless_stopped(learner, rows, first, target)
         schedules = dataclasses.replace(learner.schedules, updates=learner.schedules.updates + 1)
-        return dataclasses.replace(learner, schedules=schedules), metrics
+        return dataclasses.replace(learner, schedules=schedules), PackedMetrics.of(metrics)
 
     def _step_unless_stopped(
         self, learner: Learner, rows: Int[Array, " rows"], first: Bool[Array, ""], target: Any
@@ -185,6 +185,5 @@ def _where(condition: Bool[Array, ""], on_true: Any, on_false: Any) -> Any:
 
 def shuffled_rows(key: Key[Array, ""], config: PPOConfig) -> Int[Array, "updates rows"]:
     """Which environments each update sees: every epoch a new partition into minibatches."""
-    keys = jax.random.split(key, config.n_epochs)
-    rows = jax.vmap(lambda k: jax.random.permutation(k, config.n_envs))(keys)
-    return rows.reshape(config.updates_per_iteration, -1)
+    drawn = jax.random.bits(key, (config.n_epochs, config.n_envs))
+    return jnp.argsort(drawn, axis=-1).reshape(config.updates_per_iteration, -1)

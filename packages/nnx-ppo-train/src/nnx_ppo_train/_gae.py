@@ -49,11 +49,28 @@ def gae(
         delta = jnp.where(ignored, 0.0, delta)
     decay = discount * lambda_ * (1.0 - done.astype(delta.dtype))
 
+    return jax.lax.platform_dependent(decay, delta, cpu=_by_scan, default=_by_associative_scan)
+
+
+def _by_scan(decay: Float[Array, "T B"], delta: Float[Array, "T B"]) -> Float[Array, "T B"]:
+    """a_t = delta_t + decay_t * a_{t+1}, step by step: the least work."""
+
+    def step(following: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
+        decay, delta = inputs
+        advantage = delta + decay * following
+        return advantage, advantage
+
+    return jax.lax.scan(step, jnp.zeros_like(delta[0]), (decay, delta), reverse=True)[1]
+
+
+def _by_associative_scan(
+    decay: Float[Array, "T B"], delta: Float[Array, "T B"]
+) -> Float[Array, "T B"]:
+    """The same in about 2 log2(T) operations one after the other, for accelerators."""
+
     def compose(later: tuple[Array, Array], earlier: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Joins two stretches of the recursion a_t = delta_t + decay_t * a_{t+1}."""
         later_decay, later_delta = later
         earlier_decay, earlier_delta = earlier
         return earlier_decay * later_decay, earlier_delta + earlier_decay * later_delta
 
-    _, advantages = jax.lax.associative_scan(compose, (decay, delta), reverse=True)
-    return advantages
+    return jax.lax.associative_scan(compose, (decay, delta), reverse=True)[1]

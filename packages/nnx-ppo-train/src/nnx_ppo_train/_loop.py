@@ -13,7 +13,8 @@ from ._hyperparameters import Hyperparameters
 from ._interrupt import InterruptRequest
 from ._logging_level import LoggingLevel
 from ._loop_state import LoopState
-from ._update import Iteration
+from ._metrics import PackedMetrics
+from ._update import CompiledIteration
 
 Metrics = dict[str, Any]
 LogFn = Callable[[Metrics, int], None]
@@ -40,12 +41,14 @@ class _Pending:
     """An iteration that has been dispatched and not yet logged.
 
     Attributes:
-      metrics: its metrics, arrays that may still be under way.
+      metrics: its metrics, which may still be under way.
+      extra: further metrics, known already.
       steps: environment steps after it.
       dispatched: when it was dispatched (s).
     """
 
-    metrics: Metrics
+    metrics: PackedMetrics
+    extra: Metrics
     steps: int
     dispatched: float
 
@@ -59,7 +62,7 @@ class TrainingLoop:
     have it too then.
 
     Args:
-      iterate: the iteration, not compiled.
+      compile_iteration: compiles the iteration for a state and hyperparameters.
       state: where training begins; donated.
       hyper: the config's numbers as arrays.
       config: the run.
@@ -72,7 +75,7 @@ class TrainingLoop:
 
     def __init__(
         self,
-        iterate: Iteration,
+        compile_iteration: Callable[[LoopState, Hyperparameters], CompiledIteration],
         state: LoopState,
         hyper: Hyperparameters,
         config: TrainConfig,
@@ -88,8 +91,8 @@ class TrainingLoop:
         self.iterations = 0
         self.metrics: Metrics = {}
         self.stop: Stop | None = None
-        self._iterate = jax.jit(iterate, donate_argnums=0)
-        self._compiled: Any = None
+        self._compile = compile_iteration
+        self._compiled: CompiledIteration | None = None
         self._hyper = hyper
         self._config = config
         self._tasks = tasks
@@ -114,7 +117,7 @@ class TrainingLoop:
             self._log_pending(pending)
             pending = following
             if self._due_tasks(self._finished(interrupt)):
-                metrics = self._finish(pending).metrics
+                metrics = self._finish(pending)
                 self._between_iterations(metrics, self._finished(interrupt))
                 pending = None
         self._log_pending(pending)
@@ -131,29 +134,29 @@ class TrainingLoop:
         extra: Metrics = {}
         if self._compiled is None:
             begun = time.perf_counter()
-            self._compiled = self._iterate.lower(self.state, self._hyper).compile()
+            self._compiled = self._compile(self.state, self._hyper)
             if self._measures_speed:
                 extra["throughput/compile_seconds"] = time.perf_counter() - begun
         dispatched = time.perf_counter()
         self.state, metrics = self._compiled(self.state, self._hyper)
         self.steps += self._config.ppo.steps_per_iteration
         self.iterations += 1
-        return _Pending({**metrics, **extra}, self.steps, dispatched)
+        return _Pending(metrics, extra, self.steps, dispatched)
 
-    def _finish(self, pending: _Pending) -> _Pending:
-        """Waits for an iteration and notes how fast it was."""
-        metrics = jax.device_get(pending.metrics)
+    def _finish(self, pending: _Pending) -> Metrics:
+        """Waits for an iteration; returns its metrics, with how fast it was."""
+        metrics = {**jax.device_get(pending.metrics).as_dict(), **pending.extra}
         now = time.perf_counter()
         seconds = now - max(pending.dispatched, self._free_at)
         self._free_at = now
         if self._measures_speed:
             env_steps = self._members * self._config.ppo.steps_per_iteration
             metrics["throughput/train_sps"] = env_steps / seconds
-        return dataclasses.replace(pending, metrics=metrics)
+        return metrics
 
     def _log_pending(self, pending: _Pending | None) -> None:
         if pending is not None:
-            self._log(self._finish(pending).metrics, pending.steps)
+            self._log(self._finish(pending), pending.steps)
 
     def _log(self, metrics: Metrics, steps: int) -> None:
         """Hands metrics to the log and to the callbacks, and does what they ask for."""

@@ -66,34 +66,42 @@ class StateFactory:
 
     Args:
       env: the environment.
+      graphdef: structure of the networks.
       optimizer: the optimiser.
       config: the run; its seed is given later.
     """
 
-    def __init__(self, env: Any, optimizer: Optimizer, config: TrainConfig):
+    def __init__(self, env: Any, graphdef: Any, optimizer: Optimizer, config: TrainConfig):
+        self._graphdef = graphdef
         self._optimizer = optimizer
         self._ppo = config.ppo
         self._batch = EnvBatch(env, config.ppo.n_envs)
-        self._reset = jax.jit(self._batch.reset)
         self.normalizer = self._reward_normalizer(env)
+        self._begin = jax.jit(self._first_state)
 
     def fresh(self, networks: StatefulModule, seed: int) -> LoopState:
         """Returns the state in which a run begins; it shares no buffer with ``networks``."""
-        n_envs = self._ppo.n_envs
         _, params, variables = nnx.split(networks, nnx.Param, ...)
-        states = rekey_noise(initial_state(networks, n_envs), key_for(seed, Purpose.NOISE))
+        keys = {purpose: key_for(seed, purpose) for purpose in Purpose}
+        return self._begin(params, variables, keys)
+
+    def _first_state(
+        self, params: PyTree, variables: PyTree, keys: dict[Purpose, Key[Array, ""]]
+    ) -> LoopState:
+        n_envs = self._ppo.n_envs
+        networks = nnx.merge(self._graphdef, params, variables)
         state = LoopState(
             params=params,
             variables=variables,
             optimizer=self._optimizer.init(params),
             schedules=ScheduleState.start(),
-            network_states=states,
-            env_states=self._reset(key_for(seed, Purpose.ENV_RESET)),
+            network_states=rekey_noise(initial_state(networks, n_envs), keys[Purpose.NOISE]),
+            env_states=self._batch.reset(keys[Purpose.ENV_RESET]),
             rewards=self._reward_state(),
             tally=EpisodeTally.zero(n_envs),
-            key=key_for(seed, Purpose.ITERATIONS),
+            key=keys[Purpose.ITERATIONS],
         )
-        return copy_arrays(state)
+        return jax.tree.map(jnp.copy, state)
 
     def resumed(self, start: TrainingState, networks: StatefulModule) -> LoopState:
         """Returns the state in which a run goes on from ``start``.
@@ -179,6 +187,7 @@ def as_training_state(
     )
 
 
+@jax.jit
 def copy_arrays(tree: Any) -> Any:
     """Copies every array: donated buffers must not be anybody else's, nor appear twice."""
     return jax.tree.map(jnp.copy, tree)

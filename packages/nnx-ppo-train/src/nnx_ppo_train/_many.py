@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from ._optimizer import Optimizer
 from ._sweep import Member, make_members
 from ._train import all_callbacks, config_with
 from ._types import TrainingState
-from ._update import make_iteration
+from ._update import Iteration, compile_whole
 
 MemberCheckpointFn = Callable[[TrainingState, int, Member], None]
 
@@ -170,11 +171,10 @@ class _ManyRuns:
         self._members = members
         self._config = shared
         self._graphdef = nnx.split(networks[0])[0]
-        self._states = StateFactory(env, optimizer, shared)
+        self._states = StateFactory(env, self._graphdef, optimizer, shared)
         self._rewards_graphdef = nnx.split(self._states.normalizer)[0]
-        self._iterate = over_all(
-            make_iteration(env, self._graphdef, optimizer, shared.ppo, self._rewards_graphdef)
-        )
+        iteration = Iteration(env, self._graphdef, optimizer, shared.ppo, self._rewards_graphdef)
+        self._compile = functools.partial(compile_whole, over_all(iteration))
         acting = deterministic(networks[0]) if shared.eval.deterministic else networks[0]
         evaluate = make_evaluate(eval_env, nnx.split(acting)[0], shared.eval)
         self._evaluate = jax.jit(over_all(evaluate))
@@ -198,7 +198,7 @@ class _ManyRuns:
         if checkpoint_fn is not None:
             tasks.append(Task(self._config.checkpoint_every_steps, self._checkpoint, True))
         return TrainingLoop(
-            self._iterate,
+            self._compile,
             stacked(states),
             stacked(hypers),
             self._config,

@@ -1,11 +1,49 @@
-"""Metrics: trees to flat names, arrays to scalars; both in this one place."""
+"""Metrics: trees to flat names, arrays to scalars, scalars to one vector; all in this one place."""
 
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 from nnx_stateful import PyTree
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PackedMetrics:
+    """Scalar metrics as one vector: one array to compute, to stack and to fetch.
+
+    Attributes:
+      values: (*lead, N) floats.
+      names: the N names, in order.
+
+    Example:
+      >>> packed = PackedMetrics.of({"loss": 0.5, "kl": 1})
+      >>> packed.values.tolist(), packed.as_dict()["kl"].tolist()
+      ([0.5, 1.0], 1.0)
+    """
+
+    values: Float[Array, "*lead N"]
+    names: tuple[str, ...] = dataclasses.field(metadata={"static": True})
+
+    @classmethod
+    def of(cls, metrics: Mapping[str, Any]) -> "PackedMetrics":
+        """Packs scalars."""
+        dtype = jnp.result_type(float)
+        values = [jnp.asarray(value, dtype) for value in metrics.values()]
+        return cls(jnp.stack(values) if values else jnp.zeros(0, dtype), tuple(metrics))
+
+    @classmethod
+    def joined(cls, parts: Sequence["PackedMetrics"]) -> "PackedMetrics":
+        """Puts metrics of different names one after the other."""
+        values = jnp.concatenate([part.values for part in parts], axis=-1)
+        return cls(values, tuple(name for part in parts for name in part.names))
+
+    def as_dict(self) -> dict[str, Array]:
+        """The metrics by name, each (*lead,)."""
+        return {name: self.values[..., place] for place, name in enumerate(self.names)}
 
 
 def flatten_metrics(tree: PyTree, prefix: str) -> dict[str, Array]:

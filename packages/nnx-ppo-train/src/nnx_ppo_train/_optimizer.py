@@ -1,6 +1,9 @@
 """The optimiser that a config describes: a direction, and steps along it."""
 
+from collections.abc import Callable
+
 import optax
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 from nnx_stateful import PyTree
 
@@ -27,6 +30,9 @@ def make_direction(hyper: Hyperparameters) -> optax.GradientTransformation:
 class Optimizer:
     """What turns gradients into new parameters: the config's own, or the user's.
 
+    The config's own treats every number alike, so it sees all parameters as one vector: a few
+    operations however many arrays there are. A user's sees the tree.
+
     Args:
       config: the algorithm.
       override: an optax transformation to use instead, complete with its own learning rate.
@@ -49,7 +55,8 @@ class Optimizer:
 
     def init(self, params: PyTree) -> PyTree:
         """Returns the state of the optimiser before the first update."""
-        return self._transformation(Hyperparameters.of(self._config)).init(params)
+        packed, _ = self._packed(params)
+        return self._transformation(Hyperparameters.of(self._config)).init(packed)
 
     def step(
         self,
@@ -71,9 +78,15 @@ class Optimizer:
         Returns:
           The new parameters and the new state.
         """
-        updates, state = self._transformation(hyper).update(grads, state, params)
+        packed, unpacked = self._packed(params)
+        updates, state = self._transformation(hyper).update(self._packed(grads)[0], state, packed)
         factor = rate if self.has_own_rate else -rate
-        return optax.apply_updates(params, optax.tree.scale(factor, updates)), state
+        packed = optax.apply_updates(packed, optax.tree.scale(factor, updates))
+        return unpacked(packed), state
+
+    def _packed(self, tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
+        """The tree as the transformation sees it, and the way back."""
+        return ravel_pytree(tree) if self._override is None else (tree, lambda same: same)
 
     def _transformation(self, hyper: Hyperparameters) -> optax.GradientTransformation:
         return make_direction(hyper) if self._override is None else self._override

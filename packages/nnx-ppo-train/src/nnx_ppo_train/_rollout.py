@@ -14,6 +14,7 @@ from ._actions import for_environment
 from ._any_row import any_row
 from ._env_batch import EnvBatch, EnvResets, ended
 from ._pairing import match_rewards
+from ._stored_once import StoredOnce
 from ._types import Transition
 
 
@@ -42,8 +43,8 @@ def unroll_env(
     """Runs the network in the environments for a number of steps.
 
     Where an episode ends, the row's environment and carry state are reset after the step. Where
-    it ends by a limit, the value of its true last observation, computed with the carry of that
-    very step, is stored first.
+    it ends by a limit, or the rollout ends before it, the value of its true next observation,
+    computed with the carry of that very step, is stored first.
 
     Args:
       env: the environment, not vectorised.
@@ -76,39 +77,38 @@ def unroll_env(
     resets = EnvResets(batch, options.env_resets)
     graphdef, streams, rest = nnx.split(networks, nnx.RngState, ...)
 
-    def step(carry: PyTree, _: None) -> tuple[PyTree, Transition]:
+    def step(carry: PyTree, is_last: Array) -> tuple[PyTree, Transition]:
         streams, network_state, env_state, pool = carry
         network = rebuild(graphdef, streams, rest)
         out = network(network_state, env_state.obs)
         stepped = batch.step(env_state, for_environment(env, env_state, out.output.actions))
         done, truncated = ended(stepped)
         streams = nnx.state(network, nnx.RngState)
-        bootstrap = jax.tree.map(_zero_values, stepped.reward)
+        cut = is_last & ~done
         if truncated is not None and options.truncation == "bootstrap":
-            value = _value_of(lambda: rebuild(graphdef, streams, rest), stepped.reward)
-            bootstrap = _where_any(truncated, value, bootstrap, out.next_state, stepped.obs)
+            cut = cut | truncated
+        value = _value_of(lambda: rebuild(graphdef, streams, rest), stepped.reward)
         transition = Transition(
             obs=env_state.obs,
             network_output=out.output,
             rewards=stepped.reward,
             done=done,
             truncated=jnp.zeros_like(done) if truncated is None else truncated,
-            bootstrap_value=bootstrap,
+            bootstrap_value=_where_any(cut, value, stepped.reward, out.next_state, stepped.obs),
             metrics={"env": stepped.metrics, "net": out.metrics},
-            rollout_extras=out.rollout_extras,
+            rollout_extras=StoredOnce.of(out.rollout_extras, env_state.obs),
         )
         pool, env_state = resets(pool, stepped, done)
         return (streams, reset_rows(network, out.next_state, done), env_state, pool), transition
 
     start = (streams, network_state, env_state, resets.start(env_state, rng_key_for_env_reset))
     (streams, network_state, env_state, _), rollout = jax.lax.scan(
-        step, start, None, length=unroll_length
+        step, start, jnp.arange(unroll_length) == unroll_length - 1
     )
     if jax.tree.leaves(streams):
         nnx.update(networks, streams)
-    value = _value_of(lambda: rebuild(graphdef, streams, rest), rollout.rewards)
-    rollout = _bootstrap_last(rollout, value(network_state, env_state.obs))
-    return network_state, env_state, rollout
+    extras = rollout.rollout_extras.joined(rollout.obs)
+    return network_state, env_state, dataclasses.replace(rollout, rollout_extras=extras)
 
 
 def _value_of(
@@ -129,22 +129,12 @@ def _zero_values(reward: Array) -> Array:
 
 
 def _where_any(
-    mask: Bool[Array, "B"], value: Callable[..., PyTree], otherwise: PyTree, *inputs: PyTree
+    mask: Bool[Array, "B"], value: Callable[..., PyTree], rewards: PyTree, *inputs: PyTree
 ) -> PyTree:
-    """``value(*inputs)`` in the rows of ``mask``, computed only if there are any."""
+    """``value(*inputs)`` in the rows of ``mask``, computed if there are any; zero elsewhere."""
+    zeros = jax.tree.map(_zero_values, rewards)
 
     def computed(*inputs: PyTree) -> PyTree:
-        return jax.tree.map(lambda v, o: jnp.where(mask, v, o), value(*inputs), otherwise)
+        return jax.tree.map(lambda v, o: jnp.where(mask, v, o), value(*inputs), zeros)
 
-    return jax.lax.cond(any_row(mask), computed, lambda *_: otherwise, *inputs)
-
-
-def _bootstrap_last(rollout: Transition, last_value: PyTree) -> Transition:
-    """Stores the value of what follows the last step, in the rows whose episode goes on."""
-
-    def at_end(bootstrap: Array, value: Array) -> Array:
-        return bootstrap.at[-1].set(jnp.where(rollout.done[-1], bootstrap[-1], value))
-
-    return dataclasses.replace(
-        rollout, bootstrap_value=jax.tree.map(at_end, rollout.bootstrap_value, last_value)
-    )
+    return jax.lax.cond(any_row(mask), computed, lambda *_: zeros, *inputs)

@@ -22,7 +22,7 @@ from ._loop import LogFn, Metrics, Task, TrainingLoop
 from ._loop_state import LoopState, StateFactory, as_training_state, copy_arrays
 from ._optimizer import Optimizer
 from ._types import TrainingState, TrainResult, VideoData
-from ._update import make_iteration
+from ._update import Iteration
 
 VideoFn = Callable[[VideoData], None]
 CheckpointFn = Callable[[TrainingState, int], None]
@@ -146,9 +146,9 @@ class _Run:
         self._eval_env = eval_env
         self._config = config
         self._graphdef = nnx.split(networks)[0]
-        self._states = StateFactory(env, optimizer, config)
+        self._states = StateFactory(env, self._graphdef, optimizer, config)
         self._rewards_graphdef = nnx.split(self._states.normalizer)[0]
-        self._iterate = make_iteration(
+        self._iteration = Iteration(
             env, self._graphdef, optimizer, config.ppo, self._rewards_graphdef
         )
         acting = deterministic(networks) if config.eval.deterministic else networks
@@ -162,7 +162,7 @@ class _Run:
         else:
             state, steps = self._states.resumed(start, self._networks), start.steps_taken
         return TrainingLoop(
-            self._iterate,
+            self._iteration.compile,
             state,
             Hyperparameters.of(self._config.ppo).as_arrays(),
             self._config,

@@ -1,34 +1,66 @@
-"""One training iteration as one function of plain arrays."""
+"""One training iteration as two functions of plain arrays: collect, and learn from it."""
 
 import dataclasses
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
-from jaxtyping import Array
-from nnx_stateful import counting_only, rebuild
+from jaxtyping import Array, Key
+from nnx_stateful import PyTree, counting_only, rebuild
 
-from ._episodes import tally_episodes
+from ._episodes import EpisodeTally, tally_episodes
 from ._epochs import Epochs, Learner
 from ._hyperparameters import Hyperparameters
 from ._logging_level import LoggingLevel
 from ._loop_state import LoopState, RewardState
-from ._metrics import summarize
+from ._metrics import PackedMetrics, summarize
 from ._optimizer import Optimizer
 from ._ppo_config import PPOConfig
 from ._rollout import RolloutOptions, unroll_env
+from ._stored_once import StoredOnce
 from ._types import Transition
 
-Iteration = Callable[[LoopState, Hyperparameters], tuple[LoopState, dict[str, Array]]]
+CompiledIteration = Callable[[LoopState, Hyperparameters], tuple[LoopState, PackedMetrics]]
+"""A compiled iteration; the state is donated to it."""
 
 
-def make_iteration(
-    env: Any, graphdef: Any, optimizer: Optimizer, config: PPOConfig, rewards_graphdef: Any
-) -> Iteration:
-    """Returns the iteration: rollout, epochs of minibatch updates, statistics.
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Experience:
+    """What collecting leaves: a rollout to learn from, and where the next one begins.
+
+    Attributes:
+      rollout: without actions and metrics, which learning does not need; leaves (T, B, ...).
+      extras: its rollout_extras, apart.
+      variables: the network's variables, whose RNG streams may have advanced.
+      network_states: carry state after the rollout, leaves (B, ...).
+      env_states: environment states after it, leaves (B, ...).
+      tally: training episodes under way after it.
+      shuffle_key: key of the minibatches.
+      key: key of the next iteration.
+      metrics: of the rollout and of the episodes that ended.
+    """
+
+    rollout: Transition
+    extras: StoredOnce
+    variables: PyTree
+    network_states: PyTree
+    env_states: Any
+    tally: EpisodeTally
+    shuffle_key: Key[Array, ""]
+    key: Key[Array, ""]
+    metrics: PackedMetrics
+
+
+class Iteration:
+    """One iteration in its two phases, each to be compiled: to collect, and to learn.
+
+    Two programs take a compiler less memory than one, and a profile tells them apart.
 
     Args:
       env: the environment, not vectorised.
@@ -36,50 +68,118 @@ def make_iteration(
       optimizer: from gradients to parameters.
       config: the algorithm.
       rewards_graphdef: structure of the RewardNormalizer, None without one.
-
-    Returns:
-      A function from LoopState to the next one and a dict of scalar metrics; to be compiled.
     """
-    options = RolloutOptions(config.truncation, config.env_resets)
 
-    def iteration(state: LoopState, hyper: Hyperparameters) -> tuple[LoopState, dict[str, Array]]:
+    def __init__(
+        self,
+        env: Any,
+        graphdef: Any,
+        optimizer: Optimizer,
+        config: PPOConfig,
+        rewards_graphdef: Any,
+    ):
+        self._env = env
+        self._graphdef = graphdef
+        self._optimizer = optimizer
+        self._config = config
+        self._rewards_graphdef = rewards_graphdef
+
+    def __call__(self, state: LoopState, hyper: Hyperparameters) -> tuple[LoopState, PackedMetrics]:
+        """Collects and learns."""
+        return self.learn(state, hyper, self.collect(state))
+
+    def collect(self, state: LoopState) -> Experience:
+        """Runs the network in the environments for ``rollout_length`` steps."""
+        config = self._config
         key, reset_key, shuffle_key = jax.random.split(state.key, 3)
-        network = rebuild(graphdef, state.params, state.variables)
+        network = rebuild(self._graphdef, state.params, state.variables)
         network_states, env_states, rollout = unroll_env(
-            env,
+            self._env,
             state.env_states,
             network,
             state.network_states,
             config.rollout_length,
             reset_key,
-            options,
+            RolloutOptions(config.truncation, config.env_resets),
         )
+        tally, episodes = tally_episodes(state.tally, rollout.rewards, rollout.done)
+        return Experience(
+            rollout=dataclasses.replace(
+                rollout,
+                network_output=dataclasses.replace(rollout.network_output, actions=None),
+                metrics={},
+                rollout_extras=None,
+            ),
+            extras=StoredOnce.of(rollout.rollout_extras, rollout.obs),
+            variables=nnx.split(network, nnx.Param, ...)[2],
+            network_states=network_states,
+            env_states=env_states,
+            tally=tally,
+            shuffle_key=shuffle_key,
+            key=key,
+            metrics=PackedMetrics.of(_of_rollout(rollout, config) | episodes),
+        )
+
+    def learn(
+        self, state: LoopState, hyper: Hyperparameters, experience: Experience
+    ) -> tuple[LoopState, PackedMetrics]:
+        """Takes the epochs of minibatch updates, then updates the running statistics."""
+        config = self._config
+        extras = experience.extras.joined(experience.rollout.obs)
+        rollout = dataclasses.replace(experience.rollout, rollout_extras=extras)
         with _counted(rollout, config):
-            rewards, lesson = _learning_rewards(rewards_graphdef, state.rewards, rollout, hyper)
-        _, params, variables = nnx.split(network, nnx.Param, ...)
-        learner = Learner(params, variables, state.optimizer, state.schedules, jnp.zeros((), bool))
-        epochs = Epochs(graphdef, optimizer, config, hyper, lesson, state.network_states)
-        learner, updates = epochs.run(learner, shuffle_key)
-        network = rebuild(graphdef, learner.params, learner.variables)
+            rewards, lesson = _learning_rewards(
+                self._rewards_graphdef, state.rewards, rollout, hyper
+            )
+        learner = Learner(
+            state.params,
+            experience.variables,
+            state.optimizer,
+            state.schedules,
+            jnp.zeros((), bool),
+        )
+        epochs = Epochs(
+            self._graphdef, self._optimizer, config, hyper, lesson, state.network_states
+        )
+        learner, updates = epochs.run(learner, experience.shuffle_key)
+        network = rebuild(self._graphdef, learner.params, learner.variables)
         with _counted(rollout, config):
             network.update_statistics(rollout.rollout_extras)
         _, params, variables = nnx.split(network, nnx.Param, ...)
-        tally, episodes = tally_episodes(state.tally, rollout.rewards, rollout.done)
-        metrics = _over_updates(updates) | _of_rollout(rollout, params, config) | episodes
         following = LoopState(
             params=params,
             variables=variables,
             optimizer=learner.optimizer,
             schedules=learner.schedules,
-            network_states=network_states,
-            env_states=env_states,
+            network_states=experience.network_states,
+            env_states=experience.env_states,
             rewards=rewards,
-            tally=tally,
-            key=key,
+            tally=experience.tally,
+            key=experience.key,
         )
-        return following, metrics
+        metrics = [_over_updates(updates), experience.metrics, _of_weights(params, config)]
+        return following, PackedMetrics.joined(metrics)
 
-    return iteration
+    def compile(self, state: LoopState, hyper: Hyperparameters) -> CompiledIteration:
+        """Compiles both phases for arguments of this kind; the state is donated to a call."""
+        collecting = jax.jit(self.collect).trace(state)
+        with ThreadPoolExecutor(1) as beside:  # the compiler needs no Python while it works
+            collect = beside.submit(collecting.lower().compile)
+            learning = jax.jit(self.learn, donate_argnums=0).lower(
+                state, hyper, collecting.out_info
+            )
+            collect = collect.result()
+        learn = learning.compile()
+        return lambda state, hyper: learn(state, hyper, collect(state))
+
+
+def compile_whole(
+    iterate: Callable[[LoopState, Hyperparameters], tuple[LoopState, PackedMetrics]],
+    state: LoopState,
+    hyper: Hyperparameters,
+) -> CompiledIteration:
+    """Compiles an iteration, or many of them at once, as one program."""
+    return jax.jit(iterate, donate_argnums=0).lower(state, hyper).compile()
 
 
 def _learning_rewards(
@@ -103,20 +203,21 @@ def _counted(rollout: Transition, config: PPOConfig) -> AbstractContextManager[N
     return counting_only(~rollout.truncated) if config.truncation == "mask" else nullcontext()
 
 
-def _over_updates(updates: dict[str, Array]) -> dict[str, Array]:
-    """Averages over the updates that were computed; a few are better told by the first or last."""
-    computed = updates.pop("computed")
-    deviation = updates.pop("replay/ratio_deviation")
-    applied = updates.pop("updates")
-    metrics = {
-        name: jnp.sum(jnp.where(computed > 0, values, 0.0)) / jnp.sum(computed)
-        for name, values in updates.items()
-    }
-    return metrics | {"replay/ratio_max_deviation": deviation[0], "updates": jnp.sum(applied)}
+def _over_updates(updates: PackedMetrics) -> PackedMetrics:
+    """Averages over the updates that were computed; a few are better told by the first or all."""
+    names = np.array(updates.names)
+    values = updates.values
+    computed = values[:, updates.names.index("computed"), None]
+    total = jnp.sum(jnp.where(computed > 0, values, 0.0), axis=0)
+    reduced = jnp.where(names == "updates", total, total / jnp.sum(computed))
+    reduced = jnp.where(names == "replay/ratio_deviation", values[0], reduced)
+    shown = names != "computed"
+    names = np.where(names == "replay/ratio_deviation", "replay/ratio_max_deviation", names)
+    return PackedMetrics(reduced[np.flatnonzero(shown)], tuple(map(str, names[shown])))
 
 
-def _of_rollout(rollout: Transition, params: Any, config: PPOConfig) -> dict[str, Array]:
-    """Whatever the logging level asks for of the rollout and the parameters."""
+def _of_rollout(rollout: Transition, config: PPOConfig) -> dict[str, Array]:
+    """Whatever the logging level asks for of the rollout."""
     wanted = {
         LoggingLevel.ENV_METRICS: ("env", rollout.metrics["env"]),
         LoggingLevel.NETWORK_METRICS: ("net", rollout.metrics["net"]),
@@ -130,10 +231,16 @@ def _of_rollout(rollout: Transition, params: Any, config: PPOConfig) -> dict[str
                 "truncation_rate": rollout.truncated.mean(),
             },
         ),
-        LoggingLevel.WEIGHTS: ("weights", params),
     }
     metrics: dict[str, Array] = {}
     for group, (prefix, tree) in wanted.items():
         if group in config.logging_level:
             metrics |= summarize(tree, prefix, config.logging_percentiles)
     return metrics
+
+
+def _of_weights(params: PyTree, config: PPOConfig) -> PackedMetrics:
+    """The parameters' distributions, where the logging level asks for them."""
+    if LoggingLevel.WEIGHTS not in config.logging_level:
+        return PackedMetrics.of({})
+    return PackedMetrics.of(summarize(params, "weights", config.logging_percentiles))

@@ -5,6 +5,7 @@ from ._output import PyTree, StatefulModuleOutput
 from ._protocol import ACTIVATION_KEY, StatefulModule
 from ._recording import extract_activations, with_recording
 from ._ring import (
+    episode_starts,
     ring_advance,
     ring_read,
     ring_read_sequence,
@@ -88,6 +89,7 @@ __all__ = [
     "counting_only",
     "draw_noise",
     "draw_normal",
+    "episode_starts",
     "extract_activations",
     "fold_unroll",
     "has_carry",

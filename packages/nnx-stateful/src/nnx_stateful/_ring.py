@@ -64,7 +64,7 @@ def ring_read_sequence(
     delayed = jnp.concatenate([head, xs[: steps - head_steps]], axis=0)
     if done is None:
         return delayed
-    start = jnp.concatenate([jnp.zeros((1, rows), jnp.int32), _starts(done)[:-1]], axis=0)
+    start = episode_starts(done)
     valid = (start == 0) | (jnp.arange(steps)[:, None] - start >= delay)
     return jnp.where(_expand(valid, delayed), delayed, jnp.asarray(initial, delayed.dtype))
 
@@ -102,6 +102,17 @@ def ring_write_sequence(
     return jnp.where(_expand(written, values), values, old), ring_advance(
         index, length, steps, done
     )
+
+
+def episode_starts(done: Bool[Array, "T B"]) -> Int[Array, "T B"]:
+    """Returns the first step of the episode that runs at each step; 0 if it began before.
+
+    Example:
+      >>> episode_starts(jnp.array([[0], [1], [0], [0]], bool))[:, 0].tolist()
+      [0, 0, 2, 2]
+    """
+    before = jnp.zeros((1, done.shape[1]), jnp.int32)
+    return jnp.concatenate([before, _starts(done)[:-1]], axis=0)
 
 
 def ring_advance(

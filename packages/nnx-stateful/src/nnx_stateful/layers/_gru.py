@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from ._gru_cell import GRUCell
 from ._recurrent import (
     BIAS_INIT,
     KERNEL_INIT,
@@ -51,6 +52,8 @@ class GRU(RecurrentLayer):
       >>> gru.unroll(gru.initialize_state(2), jnp.ones((5, 2, 3))).output.shape
       (5, 2, 8)
     """
+
+    gated_cell = GRUCell
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from ._lstm_cell import LSTMCell
 from ._recurrent import (
     BIAS_INIT,
     KERNEL_INIT,
@@ -53,6 +54,8 @@ class LSTM(RecurrentLayer):
       >>> out.output.shape, [leaf.shape for leaf in out.next_state]
       ((2, 8), [(2, 8), (2, 8)])
     """
+
+    gated_cell = LSTMCell
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from .._protocol import StatefulModule
 from .._state import reset_rows
 from .._unroll import sequence_length
 from .._validate import check_function, check_int, check_rngs
+from ._gated_sequence import GatedCell, is_elementwise, run_sequence
 from ._inputs import check_features
 
 Initializer = Callable[..., Array]
@@ -34,7 +35,10 @@ class RecurrentLayer(StatefulModule):
     :meth:`cell` and :meth:`initial_row`.
     """
 
+    gated_cell: ClassVar[type[GatedCell] | None] = None
+
     kernel: nnx.Param
+    recurrent_kernel: nnx.Param
     bias: nnx.Param
 
     def __init__(
@@ -65,10 +69,8 @@ class RecurrentLayer(StatefulModule):
         """Returns the carry of one fresh row, leaves (H,)."""
 
     def project(self, x: Float[Array, "*lead F"]) -> Float[Array, "*lead gates"]:
-        """Returns the input's part of the gates."""
-        check_features(self, x, self.in_features)
-        kernel = self.kernel[...]
-        return x.astype(kernel.dtype) @ kernel + self.bias[...]
+        """Returns the input's part of the gates, ``x @ kernel + bias``."""
+        return self._weigh(x) + self.bias[...]
 
     def initialize_state(self, batch_size: int) -> PyTree:
         return jax.tree.map(
@@ -93,14 +95,52 @@ class RecurrentLayer(StatefulModule):
         rollout_extras: PyTree = None,
     ) -> StatefulModuleOutput:
         length = sequence_length(self, xs, done, rollout_extras)
+        cell = self._gated_cell()
+        if cell is None:
+            state, output = self._scan(state, xs, done)
+        else:
+            state, output = self._run(cell, state, xs, done)
+        return StatefulModuleOutput(state, output, jnp.zeros(length, output.dtype), {})
 
+    def _gated_cell(self) -> GatedCell | None:
+        """Returns :meth:`cell` with its derivative, or None to let JAX differentiate it."""
+        kind = type(self)
+        if kind.gated_cell is None or _is_overridden(kind):
+            return None
+        if is_elementwise(self.gate_fn) and is_elementwise(self.activation_fn):
+            return kind.gated_cell(self.gate_fn, self.activation_fn)
+        return None
+
+    def _run(
+        self, cell: GatedCell, state: PyTree, xs: Array, done: Array | None
+    ) -> tuple[PyTree, Array]:
+        carry = tuple(jax.tree.leaves(state))
+        fresh = tuple(jax.tree.leaves(self.initial_row()))
+        weights = self._weigh(xs), self.bias[...], self.recurrent_kernel[...]
+        ended = None if done is None else done.astype(bool)
+        output, carry = run_sequence(cell, *weights, carry, fresh, ended)
+        return jax.tree.unflatten(jax.tree.structure(state), carry), output
+
+    def _scan(self, state: PyTree, xs: Array, done: Array | None) -> tuple[PyTree, Array]:
         def step(carry: PyTree, inputs: tuple[Array, Array | None]) -> tuple[PyTree, Array]:
             projected, ended = inputs
             carry, output = self.cell(carry, projected)
             return (carry if ended is None else reset_rows(self, carry, ended)), output
 
-        state, output = jax.lax.scan(step, state, (self.project(xs), done), length=length)
-        return StatefulModuleOutput(state, output, jnp.zeros(length, output.dtype), {})
+        return jax.lax.scan(step, state, (self.project(xs), done))
+
+    def _weigh(self, x: Float[Array, "*lead F"]) -> Float[Array, "*lead gates"]:
+        """Returns ``x @ kernel``; as one matrix, because XLA transposes a product of three axes."""
+        check_features(self, x, self.in_features)
+        kernel = self.kernel[...]
+        flat = x.astype(kernel.dtype).reshape(-1, self.in_features) @ kernel
+        return flat.reshape(*x.shape[:-1], kernel.shape[-1])
+
+
+def _is_overridden(kind: type[RecurrentLayer]) -> bool:
+    """Whether a class redefines what the ``gated_cell`` that it inherits describes."""
+    first = next(c for c in kind.__mro__ if {"cell", "project", "gated_cell"} & vars(c).keys())
+    return "gated_cell" not in vars(first)
 
 
 def init_packed(

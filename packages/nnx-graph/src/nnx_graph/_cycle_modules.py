@@ -1,0 +1,118 @@
+"""A unit with a cycle in which custom modules take part, over a whole sequence: a plain scan."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float
+from nnx_stateful import (
+    Map,
+    PyTree,
+    Routing,
+    StatefulModule,
+    StatefulModuleOutput,
+    rebuild,
+    reset_rows,
+)
+
+from ._cycle import Blocks, Kernels, inner_sums, joined, masked
+from ._evaluation import add_arriving, respond
+from ._packing import Unit
+
+
+class Participants(nnx.Module):
+    """The custom modules of a cycle, by kind.
+
+    Args:
+      groups: the custom modules of the graph, by kind.
+      unit: whose modules to take.
+    """
+
+    def __init__(self, groups: Mapping[str, Map], unit: Unit):
+        self.kinds = tuple(kind for kind, _ in unit.modules)
+        self.maps = nnx.List(
+            [
+                Map({name: groups[kind].children[name] for name in names})
+                for kind, names in unit.modules
+            ]
+        )
+
+    def items(self) -> list[tuple[str, Map]]:
+        """The kinds, each with its modules."""
+        return list(zip(self.kinds, self.maps, strict=True))
+
+    def part_of(self, tree: Mapping[str, Mapping[str, PyTree]]) -> dict[str, dict[str, PyTree]]:
+        """What belongs to these modules in a tree by kind and name."""
+        return {
+            kind: {name: tree[kind][name] for name in group.child_names}
+            for kind, group in self.items()
+        }
+
+
+def run_cycle_of_modules(
+    unit: Unit,
+    blocks: Blocks,
+    kernels: Kernels,
+    groups: Mapping[str, Map],
+    state: Mapping[str, PyTree],
+    drive: Float[Array, "T B width"],
+    history: Float[Array, "K B width"],
+    valid: Bool[Array, "T delays B"] | None,
+    done: Bool[Array, "T B"] | None,
+    rollout_extras: Mapping[str, PyTree] | None,
+) -> tuple[Float[Array, "T B width"], dict[str, StatefulModuleOutput]]:
+    """Returns the unit's outputs at each step, and what its modules returned, by kind.
+
+    Arguments are those of ``run_cycle``; the modules, their carry and their extras come by kind.
+    """
+    participants = Participants(groups, unit)
+    graphdef, variables = nnx.split(participants)
+    dtype = history.dtype
+
+    def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
+        window, states = carry
+        drive, valid, ended, extras = inputs
+        local = rebuild(graphdef, variables)
+        routings = {
+            kind: Routing(
+                group,
+                _step,
+                states[kind],
+                None if extras is None else extras[kind],
+                drive.shape[:1],
+            )
+            for kind, group in local.items()
+        }
+        arrays: dict[Any, Array] = {}
+        for place, (delay, selection) in enumerate(unit.backs):
+            arrays["back", delay] = masked(selection({"unit": window[-delay]}), valid, place)
+        for level in unit.levels:
+            total = drive[..., level.start : level.start + level.width]
+            inner = inner_sums(level, blocks, kernels, arrays)
+            total = total if inner is None else total + inner
+            for connection, start, (key, first, size) in level.inner_transforms:
+                read = arrays[key][..., first : first + size]
+                arriving = routings["transforms"].call(connection.name, read)
+                total = add_arriving(total, arriving, start)
+            compute = routings["computes"].call if "computes" in routings else None
+            arrays["level", level.index] = respond(level.responses, total, 1, compute)
+        outputs = joined([arrays["level", level.index] for level in unit.levels])
+        window = jnp.concatenate([window, outputs[None].astype(dtype)])[1:]
+        results = {kind: routing.result(None) for kind, routing in routings.items()}
+        states = {kind: out.next_state for kind, out in results.items()}
+        if ended is not None:
+            states = {kind: reset_rows(group, states[kind], ended) for kind, group in local.items()}
+        results = {kind: out.replace(next_state=None) for kind, out in results.items()}
+        return (window, states), (outputs, results)
+
+    extras = None if rollout_extras is None else participants.part_of(rollout_extras)
+    (_, states), (outputs, results) = jax.lax.scan(
+        step, (history, participants.part_of(state)), (drive, valid, done, extras)
+    )
+    return outputs, {kind: out.replace(next_state=states[kind]) for kind, out in results.items()}
+
+
+def _step(child: StatefulModule, *inputs: PyTree) -> StatefulModuleOutput:
+    return child(*inputs)

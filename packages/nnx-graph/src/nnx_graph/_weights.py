@@ -1,0 +1,101 @@
+"""The weights of a block: what all of its connections need, in two arrays."""
+
+import itertools
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Float, Key
+
+from ._packing import Block
+
+
+class Weights(nnx.Module):
+    """Kernels and biases of the connections of a block.
+
+    Args:
+      block: what is computed.
+      keys: the connections' keys; each is initialised as a linear layer of its own, LeCun normal
+        with a bias of zero.
+
+    Attributes:
+      kernel: (n, rows, columns) for the n products of the block.
+      bias: (n, R, columns): one row for each of the R connections that a column sums.
+    """
+
+    def __init__(self, block: Block, keys: Mapping[str, Key[Array, ""]]):
+        self.block = block
+        count = len(block.reads)
+        self.kernel = nnx.Param(_draw(block, keys))
+        reads = max(map(len, block.reads))
+        self.bias = nnx.Param(jnp.zeros((count, reads, block.columns), jnp.float32))
+
+    @property
+    def places(self) -> dict[str, tuple[int, int, int, int]]:
+        """Product, first row, place among the reads and first column of each connection."""
+        return dict(self.block.connections)
+
+    def region(self, name: str, width: int) -> tuple[tuple, tuple]:
+        """Returns where a connection's kernel and bias are, as indices of the two arrays.
+
+        Args:
+          name: of the connection.
+          width: size of its destination.
+        """
+        product, row, place, column = self.places[name]
+        _, height = self.block.reads[product][place]
+        columns = slice(column, column + width)
+        return (product, slice(row, row + height), columns), (product, place, columns)
+
+    def total_bias(self) -> Float[Array, " columns"]:
+        """The sum of the biases of each column, (n * columns,)."""
+        bias = self.bias[...]
+        counts = np.array([len(reads) for reads in self.block.reads])
+        real = np.arange(bias.shape[1]) < counts[:, None]
+        summed = jnp.sum(jnp.where(real[..., None], bias, 0), axis=1)
+        return summed.reshape(-1)
+
+
+def product(
+    kernel: Float[Array, "n rows columns"], x: Float[Array, "*lead read"]
+) -> Float[Array, "*lead sums"]:
+    """Multiplies what each product reads, (*lead, n * rows), to (*lead, n * columns)."""
+    count, rows, columns = kernel.shape
+    if count == 1:
+        y = x.reshape((-1, rows)) @ kernel[0]  # one product over time and batch together
+    else:
+        y = jnp.einsum("bni,nio->bno", x.reshape((-1, count, rows)), kernel)
+    return y.reshape((*x.shape[:-1], count * columns))
+
+
+def _draw(block: Block, keys: Mapping[str, Key[Array, ""]]) -> Float[Array, "n rows columns"]:
+    """Draws the kernels of all connections of one shape together."""
+    init = nnx.initializers.lecun_normal()
+    shape = (len(block.reads), block.rows, block.columns)
+    sizes = _destination_sizes(block)
+    by_shape: dict[tuple[int, int], list[tuple[str, np.ndarray]]] = {}
+    for name, (index, row, place, column) in block.connections:
+        height, width = block.reads[index][place][1], sizes[index][column]
+        rows, columns = np.arange(row, row + height), np.arange(column, column + width)
+        flat = (index * shape[1] + rows[:, None]) * shape[2] + columns
+        by_shape.setdefault((height, width), []).append((name, flat))
+    kernel = jnp.zeros(np.prod(shape), jnp.float32)
+    for own, members in by_shape.items():
+        stacked = jnp.stack([keys[name] for name, _ in members])
+        drawn = jax.vmap(lambda key, own=own: init(key, own, jnp.float32))(stacked)
+        kernel = kernel.at[np.stack([flat for _, flat in members])].set(drawn)
+    return kernel.reshape(shape)
+
+
+def _destination_sizes(block: Block) -> list[dict[int, int]]:
+    """The width of the destination that begins at a column, for each product."""
+    starts: list[set[int]] = [set() for _ in block.reads]
+    for _, (index, _, _, column) in block.connections:
+        starts[index].add(column)
+    sizes = []
+    for begins in starts:
+        edges = [*sorted(begins), block.columns]
+        sizes.append({a: b - a for a, b in itertools.pairwise(edges)})
+    return sizes
