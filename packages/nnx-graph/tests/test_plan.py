@@ -1,7 +1,7 @@
 """What the lowering of a declaration says."""
 
 from nnx_graph import Connection, GraphSpec, Population
-from nnx_graph._plan import Component, lower, restrict
+from nnx_graph._plan import Component, lower
 
 
 def spec_of(names, *connections):
@@ -16,7 +16,7 @@ def test_lower_orders_within_a_step_by_delay_zero_connections_only():
     assert plan.order == ("c", "a", "b")
 
 
-def test_lower_gives_each_source_one_ring_of_its_longest_delay():
+def test_lower_finds_the_longest_outgoing_delay_of_each_source():
     plan = lower(spec_of("abc", ("a", "b", 2), ("a", "c", 5), ("b", "c", 0)))
     assert plan.ring_lengths == {"a": 5}
 
@@ -37,15 +37,3 @@ def test_plans_are_equal_and_hashable_where_declarations_are():
     assert one == other
     assert hash(one) == hash(other)
     assert one != lower(spec_of("ab", ("a", "b", 2)))
-
-
-def test_restrict_keeps_inner_connections_and_their_names():
-    spec = GraphSpec(
-        (Population(name="a", size=1), Population(name="b", size=1)),
-        (
-            Connection(src="a", dst="b"),
-            Connection(src="b", dst="b", delay=1),
-            Connection(src="b", dst="b", delay=2, index=1),
-        ),
-    )
-    assert [c.name for c in restrict(spec, ("b",)).connections] == ["b->b", "b->b#1"]

@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 from nnx_graph import Connection, Population, PopulationGraph
 from nnx_graph.testing import GraphDescription, LeakyProbe, build_graph
-from nnx_stateful import initial_state, scan_unroll
+from nnx_stateful import ACTIVATION_KEY, initial_state, scan_unroll, with_recording
 from nnx_stateful.testing import to_float64
 
 STEPS, ROWS = 8, 3
@@ -183,3 +183,37 @@ def test_compute_with_carry_in_a_cycle_is_reset_with_the_row():
     done = jnp.array([[False], [True], [False]])
     out = graph.unroll(initial_state(graph, 1), {"x": jnp.ones((3, 1, 1))}, done)
     assert out.output["out"].ravel().tolist() == [1.0, 1.5, 1.0]
+
+
+def test_activation_of_another_type_keeps_the_type_of_the_sum():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("in", 2, input_from="x")
+    graph.add_population("spikes", 3, activation=lambda x: x > 0)  # bool
+    graph.add_output("out", 2)
+    graph.connect("in", "spikes")
+    graph.connect("spikes", "spikes", delay=1)
+    graph.connect("spikes", "out")
+    graph.finalize()
+    state, xs = initial_state(graph, ROWS), {"x": inputs()["x"].astype(jnp.float32)}
+    at_once = with_recording(graph).unroll(state, xs)
+    in_steps = scan_unroll(with_recording(graph), state, xs, None, None)
+    for out in (at_once, in_steps):
+        spikes = out.metrics["populations"]["spikes"][ACTIVATION_KEY]
+        assert spikes.dtype == jnp.float32
+        assert set(np.unique(spikes)) == {0, 1}
+    np.testing.assert_allclose(at_once.output["out"], in_steps.output["out"], atol=1e-6)
+
+
+def test_wider_input_of_a_cycle_has_the_types_of_stepping():
+    with jax.enable_x64(True):
+        graph = PopulationGraph(nnx.Rngs(0))  # parameters are of 32 bits
+        graph.add_input("in", 2, input_from="x")
+        graph.add_output("out", 2, activation=jnp.tanh)
+        graph.connect("in", "out", transform=LeakyProbe(2, 2))  # computes in 64 bits
+        graph.connect("out", "out", delay=1)
+        graph.finalize()
+        state, xs = initial_state(graph, ROWS), {"x": inputs()["x"].astype(jnp.float32)}
+        at_once = compiled(graph)(state, xs, jnp.asarray(DONE))
+        in_steps = compiled(graph, in_steps=True)(state, xs, jnp.asarray(DONE))
+        assert at_once.output["out"].dtype == in_steps.output["out"].dtype == jnp.float64
+        assert_trees_close(at_once, in_steps)

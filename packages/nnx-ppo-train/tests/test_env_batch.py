@@ -113,7 +113,7 @@ def test_fresh_states_are_those_of_the_reset_key(mode):
     key = jax.random.key(3)
     states = batch.reset(jax.random.key(0))
     pool, after = resets(resets.start(states, key), states, jnp.array([False, True, False, True]))
-    fresh = batch.reset(jax.random.split(key)[1]).info["tag"]
+    fresh = batch.reset_each(jax.random.split(key, 1 + B)[1:]).info["tag"]
     tags = states.info["tag"]
     expected = jnp.stack([tags[0], fresh[0], tags[2], fresh[1]])
     np.testing.assert_array_equal(after.info["tag"], expected)

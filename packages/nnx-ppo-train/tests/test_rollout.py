@@ -64,8 +64,8 @@ def _row_after(env, rollout, env_after, t, row):
     wanted = rollout.obs[t + 1, row] if t + 1 < T else env_after.obs[row]
     key = jax.random.key(2)
     for _ in range(T + 1):
-        key, reset_key = jax.random.split(key)
-        states = jax.vmap(env.reset)(jax.random.split(reset_key, B))
+        key, *reset_keys = jax.random.split(key, 1 + B)
+        states = jax.vmap(env.reset)(jnp.stack(reset_keys))
         for candidate in range(B):
             if np.allclose(states.obs[candidate], wanted, atol=1e-6):
                 return jax.tree.map(lambda leaf, c=candidate: leaf[c], states)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ._evaluation import respond, sums_of
+from ._evaluation import respond, respond_backward, sums_of
 from ._packing import Block, Level, Unit
 from ._selection import add_columns
 from ._weights import product
@@ -114,8 +114,7 @@ def _run_backward(unit: Unit, blocks: Blocks, residuals: Any, d_outputs: Array) 
         d_totals = []
         for level in reversed(unit.levels):
             own = totals[..., level.start : level.start + level.width]
-            _, pull = jax.vjp(lambda z, level=level: respond(level.responses, z, 1), own)
-            (d_total,) = pull(d_level["level", level.index])
+            d_total = respond_backward(level.responses, own, d_level["level", level.index])
             d_totals.insert(0, d_total)
             for key, gradient in _d_sources(level, blocks, kernels, d_total, unit).items():
                 known = d_level if key[0] == "level" else d_backs

@@ -217,6 +217,19 @@ def respond(
     return outputs[0] if len(outputs) == 1 else jnp.concatenate(outputs, axis=-1)
 
 
+def respond_backward(
+    responses: tuple[Response, ...], totals: jax.Array, d_outputs: jax.Array
+) -> jax.Array:
+    """The gradient of one step's sums, (B, width), for that of the outputs; without modules."""
+    d_totals, start = [], 0
+    for response in responses:
+        own = slice(start, start + response.count * response.size)
+        start = own.stop
+        _, pull = jax.vjp(lambda z, r=response: _activated(r, z, 1), totals[..., own])
+        d_totals += pull(d_outputs[..., own])
+    return d_totals[0] if len(d_totals) == 1 else jnp.concatenate(d_totals, axis=-1)
+
+
 def _activated(response: Response, total: jax.Array, lead_axes: int) -> jax.Array:
     function = response.activation
     if function is None:
@@ -232,7 +245,7 @@ def _activated(response: Response, total: jax.Array, lead_axes: int) -> jax.Arra
         apart = total
     for _ in range(lead_axes - 1):
         activate = jax.vmap(activate)
-    return activate(apart).reshape(total.shape)
+    return activate(apart).reshape(total.shape).astype(total.dtype)
 
 
 def ring_state(rings: Mapping[str, tuple[jax.Array, jax.Array]]) -> dict[str, PyTree]:

@@ -79,12 +79,3 @@ def lower(spec: GraphSpec) -> Plan:
             for group in strong_components(order, every)
         ),
     )
-
-
-def restrict(spec: GraphSpec, members: tuple[str, ...]) -> GraphSpec:
-    """Returns the part of a declaration that lies among some of its populations."""
-    inside = set(members)
-    return GraphSpec(
-        tuple(p for p in spec.populations if p.name in inside),
-        tuple(c for c in spec.connections if c.src in inside and c.dst in inside),
-    )

@@ -72,7 +72,7 @@ def run_sequence(
             for level in unit.levels:
                 evaluation.evaluate(level)
             continue
-        entering = evaluation.enter(unit).astype(dtype)
+        entering = evaluation.enter(unit)
         kernels = {
             index: circuit.weights[index].kernel[...]
             for level in unit.levels
@@ -80,7 +80,7 @@ def run_sequence(
         }
         history = _history(unit, state, lead[1], dtype)
         valid = _valid_reads(unit, done)
-        if unit.modules:
+        if unit.modules or entering.dtype != dtype:
             columns, part = run_cycle_of_modules(
                 unit,
                 blocks,

@@ -1,6 +1,7 @@
 """What a training loop carries from iteration to iteration, and where it begins."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -77,7 +78,7 @@ class StateFactory:
         self._ppo = config.ppo
         self._batch = EnvBatch(env, config.ppo.n_envs)
         self.normalizer = self._reward_normalizer(env)
-        self._begin = jax.jit(self._first_state)
+        self._begin = compiled_to_run_once(self._first_state)
 
     def fresh(self, networks: StatefulModule, seed: int) -> LoopState:
         """Returns the state in which a run begins; it shares no buffer with ``networks``."""
@@ -187,7 +188,12 @@ def as_training_state(
     )
 
 
-@jax.jit
 def copy_arrays(tree: Any) -> Any:
     """Copies every array: donated buffers must not be anybody else's, nor appear twice."""
     return jax.tree.map(jnp.copy, tree)
+
+
+def compiled_to_run_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiles what runs once: on a CPU optimisation would take longer than it saves."""
+    quick = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
+    return jax.jit(function, compiler_options=quick)

@@ -38,9 +38,12 @@ class NoiseState:
         return dataclasses.replace(self, count=self.count + jnp.int32(steps))
 
 
-def noise_state(key: Key[Array, ""], batch_size: int) -> NoiseState:
-    """Returns fresh noise states of ``batch_size`` rows, deterministic in ``key``."""
-    rows = jnp.arange(batch_size, dtype=jnp.uint32)
+def noise_state(key: Key[Array, ""], batch_size: int, first_row: int = 0) -> NoiseState:
+    """Returns fresh noise states of ``batch_size`` rows, deterministic in ``key``.
+
+    Rows of other numbers have other noise; they are counted from ``first_row``.
+    """
+    rows = jnp.arange(first_row, first_row + batch_size, dtype=jnp.uint32)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, rows)
     return NoiseState(keys, jnp.zeros(batch_size, jnp.int32))
 
@@ -92,8 +95,11 @@ def rekey_noise(state: PyTree, key: Key[Array, ""]) -> PyTree:
         return isinstance(node, NoiseState)
 
     leaves, treedef = jax.tree.flatten(state, is_leaf=is_noise)
-    fresh = [
-        noise_state(jax.random.fold_in(key, index), leaf.count.shape[0]) if is_noise(leaf) else leaf
-        for index, leaf in enumerate(leaves)
-    ]
+    fresh, rows = [], 0
+    for leaf in leaves:
+        if is_noise(leaf):
+            count = leaf.count.shape[0]
+            leaf = noise_state(key, count, rows)
+            rows += count
+        fresh.append(leaf)
     return jax.tree.unflatten(treedef, fresh)

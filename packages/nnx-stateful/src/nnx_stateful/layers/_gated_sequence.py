@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -68,8 +67,7 @@ class GatedCell(abc.ABC):
         return grads
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def run_sequence(
+def _sequence(
     cell: GatedCell,
     projected: Float[Array, "T B gates"],
     bias: Float[Array, " gates"],
@@ -103,8 +101,8 @@ def run_sequence(
     gate. Here the slopes overwrite the projected input and db overwrites the slopes, so that one
     array (T, B, G * H) serves all three.
 
-    For reverse mode only: ``jax.grad`` and ``jax.vjp``, derivatives of these included. JAX refuses
-    ``jax.jvp``, ``jax.linearize`` and ``jax.jacfwd`` with a TypeError.
+    ``jax.grad``, ``jax.vjp`` and their own derivatives (``jax.hessian``) work; forward mode alone
+    (``jax.jvp``, ``jax.jacfwd``, ``jax.linearize``) is a TypeError, as for any ``jax.custom_vjp``.
 
     Args:
       cell: the step; static.
@@ -175,6 +173,7 @@ def _backward(cell: GatedCell, residuals: tuple[Any, ...], grads: tuple[Array, R
     return a, a.sum(axis=(0, 1)), kernel, carry, lost, None
 
 
+run_sequence = jax.custom_vjp(_sequence, nondiff_argnums=(0,))
 run_sequence.defvjp(_forward, _backward)
 
 

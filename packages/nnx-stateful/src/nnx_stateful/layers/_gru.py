@@ -31,6 +31,9 @@ class GRU(RecurrentLayer):
 
     The carry and the output are h', (B, H).
 
+    In training, ``unroll`` is fast with elementwise nonlinearities that :class:`RecurrentLayer`
+    lists; differentiate it in reverse (``jax.grad``): ``jax.jvp`` of it is a TypeError.
+
     Args:
       in_features: number of input features F.
       hidden_features: number of units H.

@@ -30,6 +30,9 @@ class LSTM(RecurrentLayer):
     The carry is ``(c, h)``, each (B, H); the output is h'. Drawn from the same rngs, the initial
     parameters are those of ``nnx.LSTMCell``.
 
+    In training, ``unroll`` is fast with elementwise nonlinearities that :class:`RecurrentLayer`
+    lists; differentiate it in reverse (``jax.grad``): ``jax.jvp`` of it is a TypeError.
+
     Args:
       in_features: number of input features F.
       hidden_features: number of units H.

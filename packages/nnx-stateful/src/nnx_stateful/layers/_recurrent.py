@@ -31,8 +31,14 @@ class RecurrentLayer(StatefulModule):
     sequence in one product and scans over the rest. Inputs are cast to the parameters' dtype,
     which is the dtype of the carry.
 
-    A subclass creates ``kernel`` (F, G * H) and ``bias`` (G * H,) for its G gates, and implements
-    :meth:`cell` and :meth:`initial_row`.
+    A subclass creates ``kernel`` (F, G * H), ``recurrent_kernel`` (H, G * H) and ``bias``
+    (G * H,) for its G gates, and implements :meth:`cell` and :meth:`initial_row`.
+
+    A class may give the derivative of its :meth:`cell` as ``gated_cell``; ``unroll`` then has a
+    derivative of its own, as fast in training as the products of matrices allow. It knows the
+    nonlinearities ``nnx.sigmoid``, ``tanh``, ``hard_sigmoid``, ``hard_tanh``, ``relu``, ``silu``,
+    ``softplus`` and ``soft_sign``. With another one, or where a subclass redefines :meth:`cell` or
+    :meth:`project`, JAX differentiates the scan.
     """
 
     gated_cell: ClassVar[type[GatedCell] | None] = None
