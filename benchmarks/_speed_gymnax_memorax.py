@@ -57,7 +57,7 @@ def make_agent(task: Task) -> PPO:
 def main(name: str) -> None:
     task = MEMORAX_TASKS[name]
 
-    def train(tell: Callable[[], None]) -> None:
+    def train(tell: Callable[..., None]) -> None:
         agent = make_agent(task)
         key, state = agent.init(jax.random.key(0))
         while True:

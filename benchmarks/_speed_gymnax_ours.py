@@ -77,7 +77,7 @@ def main(peer: str, name: str) -> None:
     )
     config = TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False))
 
-    def train(tell: Callable[[], None]) -> None:
+    def train(tell: Callable[..., None]) -> None:
         env = GymnaxCartPole()
         network = make_network(task, env, nnx.Rngs(0))
         train_ppo(env, network, config, log_fn=every(task.chunk, tell))

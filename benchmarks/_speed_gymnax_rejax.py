@@ -16,7 +16,7 @@ def main(name: str) -> None:
     task = REJAX_TASKS[name]
     limit = math.inf if task.gradient_clipping is None else task.gradient_clipping
 
-    def train(tell: Callable[[], None]) -> None:
+    def train(tell: Callable[..., None]) -> None:
         agent = PPO.create(
             env=NAME,
             agent_kwargs={

@@ -17,7 +17,7 @@ from nnx_ppo_train import EpisodeWrapper
 TASK = "CartpoleBalance"
 POLICY_LAYERS, VALUE_LAYERS = (32,) * 4, (256,) * 5  # Brax's own; Playground names no others here
 GAE_LAMBDA, CLIP, VALUE_WEIGHT = 0.95, 0.3, 0.5  # likewise
-N_EPISODES, EVALUATION_SEED = 64, 20_000
+N_EPISODES, EVALUATION_SEED = 32, 20_000
 COMPILE = "/jax/core/compile/"
 
 
@@ -45,7 +45,7 @@ class Run:
 
     @property
     def steps_per_iteration(self) -> int:
-        """Environment steps between updates of the data."""
+        """Environment steps of a rollout of all environments."""
         settings = self.settings
         return settings.batch_size * settings.num_minibatches * settings.unroll_length
 
@@ -64,7 +64,7 @@ def make_run(overrides: dict[str, int], steps: int, every: int, target: float) -
     return dataclasses.replace(run, n_evaluations=math.ceil(steps / run.every))
 
 
-class Reached(Exception):  # noqa: N818  (it is no error)
+class Reached(Exception):
     """The target return is reached: ends the training."""
 
 
@@ -78,10 +78,11 @@ class Clock:
         self._started = time.perf_counter()
         jax.monitoring.register_event_duration_secs_listener(self._note)
 
-    def _note(self, event: str, duration: float, **_: Any) -> None:
+    def _note(self, event: str, duration_secs: float, **kwargs: Any) -> None:
+        del kwargs
         if event.startswith(COMPILE) and not self._paused:
             now = time.perf_counter()
-            self._compiling.append((now - duration, now))
+            self._compiling.append((now - duration_secs, now))
 
     def excluding(self, function: Callable[[], float]) -> tuple[float, dict[str, float]]:
         """Calls a function, whose time does not count; also returns the reading before it."""

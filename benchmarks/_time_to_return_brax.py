@@ -1,7 +1,7 @@
 """Trains with Brax for `time_to_return_vs_brax.py`, in the environment of that peer.
 
-Brax 0.14.2 calls `jax.device_put_replicated`, which JAX 0.10 no longer has; a stand-in for it is put
-there. It is called once, before training.
+Brax 0.14.2 calls `jax.device_put_replicated`, which JAX 0.10 no longer has; a stand-in for it is
+put there. It is called once, before training.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from brax.training.agents.ppo import networks, train
 from mujoco_playground import wrapper
 
 
-def put_replicated(tree: Any, devices: Sequence[jax.Device]) -> Any:
+def put_replicated(tree: Any, devices: Sequence[Any]) -> Any:
     """A copy of every leaf on each device, along a new leading axis."""
     mesh = jax.sharding.Mesh(np.array(devices), "devices")
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("devices"))

@@ -4,6 +4,7 @@ Runs in the environment of the peer, which has our packages and MuJoCo Playgroun
 """
 
 import contextlib
+import itertools
 import json
 import sys
 from typing import Any
@@ -43,8 +44,8 @@ def make_network(env: Any, entropy_weight: float, rngs: nnx.Rngs) -> Sequential:
     def layers(hidden: tuple[int, ...], n_out: int) -> list[Dense]:
         sizes = [env.observation_size, *hidden]
         between = [
-            Dense(n_in, n_out, rngs, activation=nnx.swish, kernel_init=init)
-            for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True)
+            Dense(n_in, width, rngs, activation=nnx.swish, kernel_init=init)
+            for n_in, width in itertools.pairwise(sizes)
         ]
         return [*between, Dense(sizes[-1], n_out, rngs, kernel_init=init)]
 

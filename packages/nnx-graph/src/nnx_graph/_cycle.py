@@ -2,7 +2,7 @@
 
 Columns of the unit at step t depend on what comes from outside and on columns of earlier steps,
 
-    z_t = drive_t + (columns of steps t - k, where the episode is older than k) @ kernels
+    z_t = drive_t + bias + (columns of steps t - k, where the episode is older than k) @ kernels
     x_t = response(z_t)
 
 level by level. The scan backward computes dz_t, the gradient of each step's sums, and what it means
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ._evaluation import respond, respond_backward, sums_of
+from ._evaluation import joined, respond, respond_backward, sums_of
 from ._packing import Block, Level, Unit
 from ._selection import add_columns
 from ._weights import product
@@ -33,7 +33,8 @@ def run_cycle(
     unit: Unit,
     blocks: Any,
     kernels: Kernels,
-    drive: Float[Array, "T B width"],
+    bias: Float[Array, " width"],
+    drive: Float[Array, "T B entering"],
     history: Float[Array, "K B width"],
     valid: Bool[Array, "T delays B"] | None,
 ) -> Float[Array, "T B width"]:
@@ -43,12 +44,13 @@ def run_cycle(
       unit: a unit with a cycle and without custom modules.
       blocks: all blocks of the graph, compared by identity.
       kernels: those of the unit's inner blocks.
-      drive: what reaches the unit from outside, with all biases.
+      bias: what the inner blocks add to each column.
+      drive: what reaches the unit from outside, for the columns that anything does.
       history: outputs of the K steps before the first, the last one last.
       valid: for each of the unit's delays whether a read belongs to the running episode; None if
         no episode ends.
     """
-    return _forward(unit, blocks, kernels, drive, history, valid)[0][history.shape[0] :]
+    return _forward(unit, blocks, kernels, bias, drive, history, valid)[0][history.shape[0] :]
 
 
 class Blocks:
@@ -62,7 +64,13 @@ class Blocks:
 
 
 def _forward(
-    unit: Unit, blocks: Blocks, kernels: Kernels, drive: Array, history: Array, valid: Any
+    unit: Unit,
+    blocks: Blocks,
+    kernels: Kernels,
+    bias: Array,
+    drive: Array,
+    history: Array,
+    valid: Any,
 ) -> tuple[Array, Array]:
     """Returns history and outputs, (K + T, B, width), and the sums, (T, B, width)."""
     depth, steps = history.shape[0], drive.shape[0]
@@ -75,22 +83,27 @@ def _forward(
             arrays["back", delay] = masked(selection({"unit": earlier}), valid, place)
         totals = []
         for level in unit.levels:
-            total = drive[..., level.start : level.start + level.width]
-            inner = inner_sums(level, blocks, kernels, arrays)
-            totals.append(total if inner is None else total + inner)
+            totals.append(level_total(level, blocks, kernels, bias, drive, arrays))
             arrays["level", level.index] = respond(level.responses, totals[-1], 1)
         outputs = joined([arrays["level", level.index] for level in unit.levels])
         columns = jax.lax.dynamic_update_index_in_dim(columns, outputs, time + depth, 0)
         return columns, joined(totals)
 
-    columns = jnp.concatenate([history, jnp.zeros_like(drive)])
+    future = jnp.zeros((steps, *history.shape[1:]), history.dtype)
+    columns = jnp.concatenate([history, future])
     return jax.lax.scan(step, columns, (jnp.arange(steps), drive, valid))
 
 
 def _run_forward(
-    unit: Unit, blocks: Blocks, kernels: Kernels, drive: Array, history: Array, valid: Any
+    unit: Unit,
+    blocks: Blocks,
+    kernels: Kernels,
+    bias: Array,
+    drive: Array,
+    history: Array,
+    valid: Any,
 ) -> tuple[Array, Any]:
-    columns, totals = _forward(unit, blocks, kernels, drive, history, valid)
+    columns, totals = _forward(unit, blocks, kernels, bias, drive, history, valid)
     return columns[history.shape[0] :], (kernels, columns, totals, valid)
 
 
@@ -133,7 +146,7 @@ def _run_backward(unit: Unit, blocks: Blocks, residuals: Any, d_outputs: Array) 
         jnp.zeros((steps + delay, rows, selection.width), totals.dtype)
         for delay, selection in unit.backs
     )
-    pending, d_drive = jax.lax.scan(
+    pending, d_totals = jax.lax.scan(
         step, pending, (jnp.arange(steps), d_outputs, totals, valid), reverse=True
     )
     d_history = jnp.zeros((depth, rows, unit.width), totals.dtype)
@@ -142,9 +155,15 @@ def _run_backward(unit: Unit, blocks: Blocks, residuals: Any, d_outputs: Array) 
         steps_back = slice(depth - delay, depth - delay + known)
         added = add_columns(d_history[steps_back], [(selection, gradients[:known])])
         d_history = d_history.at[steps_back].set(added)
-    d_kernels = _d_kernels(unit, blocks, kernels, columns, valid, d_drive)
+    d_kernels = _d_kernels(unit, blocks, kernels, columns, valid, d_totals)
+    d_drive = [
+        level.entering({"level": d_totals[..., level.start : level.start + level.width]})
+        for level in unit.levels
+        if level.entering.width
+    ]
+    d_drive = joined(d_drive or [d_totals[..., :0]])
     d_valid = None if valid is None else np.zeros(valid.shape, jax.dtypes.float0)
-    return d_kernels, d_drive, d_history, d_valid
+    return d_kernels, d_totals.sum((0, 1)), d_drive, d_history, d_valid
 
 
 def _d_kernels(
@@ -171,6 +190,26 @@ def _d_kernels(
     ]
     (gradients,) = jax.vjp(sums, kernels)[1](d_sums)
     return gradients
+
+
+def level_total(
+    level: Level,
+    blocks: Blocks,
+    kernels: Kernels,
+    bias: Array,
+    drive: Array,
+    arrays: Mapping[Any, Array],
+) -> Array:
+    """The sums of a level at one step, (B, width), without those of custom transforms."""
+    total = bias[level.start : level.start + level.width]
+    inner = inner_sums(level, blocks, kernels, arrays)
+    if inner is None:
+        total = jnp.broadcast_to(total, (drive.shape[0], level.width))
+    else:
+        total = total + inner
+    begin = level.entering_start
+    entering = drive[..., begin : begin + level.entering.width]
+    return add_columns(total, [(level.entering, entering)])
 
 
 def inner_sums(
@@ -213,10 +252,6 @@ def masked(values: Array, valid: Array | None, place: int) -> Array:
     if valid is None:
         return values
     return jnp.where(valid[..., place, :, None], values, jnp.zeros((), values.dtype))
-
-
-def joined(parts: list[Array]) -> Array:
-    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
 
 
 run_cycle.defvjp(_run_forward, _run_backward)

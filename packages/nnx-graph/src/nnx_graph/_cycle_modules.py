@@ -17,8 +17,8 @@ from nnx_stateful import (
     reset_rows,
 )
 
-from ._cycle import Blocks, Kernels, inner_sums, joined, masked
-from ._evaluation import add_arriving, respond
+from ._cycle import Blocks, Kernels, level_total, masked
+from ._evaluation import add_arriving, joined, respond
 from ._packing import Unit
 
 
@@ -57,7 +57,8 @@ def run_cycle_of_modules(
     kernels: Kernels,
     groups: Mapping[str, Map],
     state: Mapping[str, PyTree],
-    drive: Float[Array, "T B width"],
+    bias: Float[Array, " width"],
+    drive: Float[Array, "T B entering"],
     history: Float[Array, "K B width"],
     valid: Bool[Array, "T delays B"] | None,
     done: Bool[Array, "T B"] | None,
@@ -89,9 +90,7 @@ def run_cycle_of_modules(
         for place, (delay, selection) in enumerate(unit.backs):
             arrays["back", delay] = masked(selection({"unit": window[-delay]}), valid, place)
         for level in unit.levels:
-            total = drive[..., level.start : level.start + level.width]
-            inner = inner_sums(level, blocks, kernels, arrays)
-            total = total if inner is None else total + inner
+            total = level_total(level, blocks, kernels, bias, drive, arrays)
             for connection, start, (key, first, size) in level.inner_transforms:
                 read = arrays[key][..., first : first + size]
                 arriving = routings["transforms"].call(connection.name, read)

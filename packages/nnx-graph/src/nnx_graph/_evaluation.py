@@ -69,21 +69,22 @@ class Evaluation:
             level.responses, total, len(self._lead), self._compute
         )
 
-    def enter(self, unit: Unit) -> jax.Array:
-        """What reaches a unit with a cycle from outside, and its biases: (*lead, width)."""
-        totals = [self._integrate(level, level.blocks, level.transforms) for level in unit.levels]
-        biases = [
-            sums_of(
-                level.from_inner_blocks,
-                {i: self._circuit.weights[i].total_bias() for i in level.inner_blocks},
-            )
-            for level in unit.levels
-        ]
-        totals = [
-            total if bias is None else total + bias
-            for total, bias in zip(totals, biases, strict=True)
-        ]
-        return totals[0] if len(totals) == 1 else jnp.concatenate(totals, axis=-1)
+    def enter(self, unit: Unit) -> tuple[jax.Array, jax.Array]:
+        """What reaches a unit with a cycle from outside, and the biases from within.
+
+        Returns:
+          (*lead, entering columns) and (width,).
+        """
+        entering, biases = [], []
+        for level in unit.levels:
+            if level.entering.width:
+                total = self._integrate(level, level.blocks, level.transforms)
+                entering.append(level.entering({"level": total}))
+            within = {i: self._circuit.weights[i].total_bias() for i in level.inner_blocks}
+            bias = sums_of(level.from_inner_blocks, within)
+            biases.append(jnp.zeros(level.width, self._dtype) if bias is None else bias)
+        nothing = jnp.zeros((*self._lead, 0), self._dtype)
+        return joined(entering or [nothing]), joined(biases)
 
     def leave(self, unit: Unit, outputs: jax.Array) -> None:
         """Notes the outputs of a unit, (*lead, width)."""
@@ -159,7 +160,7 @@ class Evaluation:
         }
         own = {name: routing.result(None) for name, routing in self._routings.items()}
 
-        def joined(field: str) -> dict[str, PyTree]:
+        def merged(field: str) -> dict[str, PyTree]:
             found = {name: dict(getattr(out, field)) for name, out in own.items()}
             for part in parts:
                 for name, out in part.items():
@@ -170,12 +171,17 @@ class Evaluation:
         for out in (*own.values(), *(out for part in parts for out in part.values())):
             loss = loss + out.regularization_loss
         return StatefulModuleOutput(
-            next_state={**ring_state(rings), **joined("next_state")},
+            next_state={**ring_state(rings), **merged("next_state")},
             output={name: self._output(name) for name in outputs},
             regularization_loss=loss,
-            metrics=joined("metrics"),
-            rollout_extras=joined("rollout_extras"),
+            metrics=merged("metrics"),
+            rollout_extras=merged("rollout_extras"),
         )
+
+
+def joined(parts: list[jax.Array]) -> jax.Array:
+    """Puts arrays side by side along the last axis."""
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
 
 
 def add_arriving(total: jax.Array, arriving: jax.Array, start: int) -> jax.Array:
@@ -214,7 +220,7 @@ def respond(
             assert compute is not None
             total = compute(response.compute, total)
         outputs.append(_activated(response, total, lead_axes))
-    return outputs[0] if len(outputs) == 1 else jnp.concatenate(outputs, axis=-1)
+    return joined(outputs)
 
 
 def respond_backward(
@@ -227,7 +233,7 @@ def respond_backward(
         start = own.stop
         _, pull = jax.vjp(lambda z, r=response: _activated(r, z, 1), totals[..., own])
         d_totals += pull(d_outputs[..., own])
-    return d_totals[0] if len(d_totals) == 1 else jnp.concatenate(d_totals, axis=-1)
+    return joined(d_totals)
 
 
 def _activated(response: Response, total: jax.Array, lead_axes: int) -> jax.Array:

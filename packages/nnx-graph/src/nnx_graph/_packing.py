@@ -71,6 +71,8 @@ class Level:
       index: number of the level in the graph.
       start: its first column among those of its unit.
       width: number of columns.
+      entering: the columns that anything reaches from outside of the unit, in a cyclic unit.
+      entering_start: the first of them among those of the unit.
       responses: from sums to outputs, from the first column to the last.
       blocks: indices of the blocks that enter from other units, or from any in a unit without a
         cycle.
@@ -85,6 +87,8 @@ class Level:
     index: int
     start: int
     width: int
+    entering: Selection
+    entering_start: int
     responses: tuple[Response, ...]
     blocks: tuple[int, ...]
     inner_blocks: tuple[int, ...]
@@ -327,10 +331,11 @@ class _Packer:
                 return self._in_level(connection.src)[:2]
             return ("back", connection.delay), back_columns[connection.delay, connection.src]
 
-        start, packed = 0, []
+        start, entering, packed = 0, 0, []
         for names in levels:
-            packed.append(self._level(names, start, locate_in_cycle if cyclic else None))
+            packed.append(self._level(names, start, entering, locate_in_cycle if cyclic else None))
             start += packed[-1].width
+            entering += packed[-1].entering.width
         return Unit(
             levels=tuple(packed),
             cyclic=cyclic,
@@ -360,7 +365,9 @@ class _Packer:
 
         return Selection.of(map(piece, members))
 
-    def _level(self, names: list[str], start: int, in_cycle: Locate | None) -> Level:
+    def _level(
+        self, names: list[str], start: int, entering_start: int, in_cycle: Locate | None
+    ) -> Level:
         populations = [self._plan.populations[name] for name in names]
         columns, width = {}, 0
         for population in populations:
@@ -372,6 +379,10 @@ class _Packer:
             index=self._places[names[0]][0],
             start=start,
             width=width,
+            entering=Selection.of(
+                ("level", columns[p.name], p.size) for p in populations if self._is_entered(p)
+            ),
+            entering_start=entering_start,
             responses=_responses(populations),
             blocks=blocks,
             inner_blocks=inner,
@@ -390,6 +401,13 @@ class _Packer:
                 if c.has_transform and in_cycle
             ),
         )
+
+    def _is_entered(self, population: Population) -> bool:
+        """Whether anything reaches a population from outside of its unit."""
+        name = population.name
+        inside = {c.name for c in self._inside(name)}
+        others = any(c.name not in inside for c in self._plan.incoming[name])
+        return others or population.input_from is not None
 
     def _family(
         self, names: list[str], inner: bool, in_cycle: Locate | None

@@ -72,7 +72,7 @@ def run_sequence(
             for level in unit.levels:
                 evaluation.evaluate(level)
             continue
-        entering = evaluation.enter(unit)
+        entering, bias = evaluation.enter(unit)
         kernels = {
             index: circuit.weights[index].kernel[...]
             for level in unit.levels
@@ -87,6 +87,7 @@ def run_sequence(
                 kernels,
                 circuit.groups,
                 state,
+                bias,
                 entering,
                 history,
                 valid,
@@ -95,7 +96,7 @@ def run_sequence(
             )
             parts.append(part)
         else:
-            columns = run_cycle(unit, blocks, kernels, entering, history, valid)
+            columns = run_cycle(unit, blocks, kernels, bias, entering, history, valid)
         evaluation.leave(unit, columns)
     return evaluation.result(write, outputs, parts)
 

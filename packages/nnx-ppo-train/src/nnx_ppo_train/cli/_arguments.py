@@ -41,6 +41,8 @@ class TrainArguments:
       target_return: stop when an evaluation's mean return reaches this (with several seeds: all of
         them).
       checkpoint_every_steps: environment steps between checkpoints; the newest three are kept.
+      profile: record where the time of one iteration goes, in the run folder's profile/, which
+        Perfetto (ui.perfetto.dev) and TensorBoard open; for one seed.
       net: the network; for built-in ones.
       ppo: the algorithm.
       eval: evaluation by deterministic episodes.
@@ -55,6 +57,7 @@ class TrainArguments:
     seeds: int = 1
     target_return: float | None = None
     checkpoint_every_steps: int = TrainConfig.checkpoint_every_steps
+    profile: bool = False
     net: NetworkOptions = dataclasses.field(default_factory=NetworkOptions)
     ppo: PPOConfig = dataclasses.field(default_factory=PPOConfig)
     eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)

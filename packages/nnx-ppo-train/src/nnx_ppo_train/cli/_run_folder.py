@@ -57,6 +57,11 @@ class RunFolder:
         return self.path / "videos"
 
     @property
+    def profile(self) -> Path:
+        """Trace of one iteration."""
+        return self.path / "profile"
+
+    @property
     def name(self) -> str:
         """The path as a word of a shell command, relative to the current folder if inside it."""
         path = self.path

@@ -15,6 +15,7 @@ from .._train import train_ppo
 from .._types import TrainingState, VideoData
 from ._metrics_file import MetricsFile, read_metrics
 from ._pictures import draw_pictures
+from ._profile import IterationProfile
 from ._progress import TrainingProgress, duration
 from ._rendering import RenderedEnv, save_gif
 from ._run_config import RunConfig
@@ -34,6 +35,7 @@ class Session:
       run: what to do.
       env: the environment.
       network: the network; holds the trained parameters afterwards.
+      profile: whether to record where the time of an iteration goes.
     """
 
     console: Console
@@ -41,6 +43,7 @@ class Session:
     run: RunConfig
     env: Any
     network: StatefulModule
+    profile: bool = False
 
     def train(self, start: TrainingState | None = None) -> int:
         """Trains, draws the pictures and says what there is.
@@ -73,8 +76,10 @@ class Session:
         start_step = 0 if start is None else start.steps_taken
         metrics = MetricsFile(self.folder.metrics, start_step)
         progress = TrainingProgress(self.console, config.ppo.total_steps, start_step)
+        profile = IterationProfile(self.folder.profile if self.profile else None)
 
         def log(values: dict[str, float], step: int) -> None:
+            profile.after_iteration()
             metrics.write(values, step)
             progress.update(values, step)
 
@@ -83,7 +88,7 @@ class Session:
             save_gif(self.folder.videos / f"step_{data.step:010d}.gif", list(data.frames))
 
         try:
-            with progress:
+            with progress, profile:
                 result = train_ppo(
                     self.env,
                     self.network,
@@ -167,6 +172,7 @@ def list_files(console: Console, folder: RunFolder, more: dict[str, Path]) -> No
         "graph": folder.graph,
         "episode": folder.episode,
         "videos": folder.videos,
+        "profile": folder.profile,
     }
     for label, path in files.items():
         if path.exists():

@@ -30,6 +30,10 @@ def train(arguments: TrainArguments, console: Console, command: list[str]) -> in
     with user_errors():
         config = arguments.config()
     seeds = _seeds(arguments)
+    if arguments.profile and len(seeds) > 1:
+        raise UsageError(
+            f"--profile: expected one seed, got --seeds {arguments.seeds}; profile a run of one"
+        )
     _check_network_options(arguments)
     run = RunConfig(
         env=arguments.env,
@@ -53,7 +57,7 @@ def train(arguments: TrainArguments, console: Console, command: list[str]) -> in
     )
     if len(seeds) > 1:
         return ManySession(console, folder, run, env, seeds, command).train()
-    return Session(console, folder, run, env, network).train()
+    return Session(console, folder, run, env, network, arguments.profile).train()
 
 
 def _seeds(arguments: TrainArguments) -> range:

@@ -13,6 +13,8 @@ from .._state import reset_rows
 from .._unroll import sequence_length
 from .._validate import check_int, check_rngs
 from ._inputs import check_features
+from ._linear_recurrence import recurrence
+from ._product import multiply_rows
 
 Carry = tuple[Float[Array, "*B N"], Float[Array, "*B N"]]
 
@@ -27,8 +29,10 @@ class LRU(StatefulModule):
         y  = real(h' @ C) + x @ D
 
     ``gamma_log`` starts at ``log(sqrt(1 - |lambda|^2))``, which gives h unit variance on white
-    noise. Because the recurrence is linear, ``unroll`` is an associative scan: O(log T) deep.
-    A reset cuts it by setting the factor lambda of that row and step to zero.
+    noise. Because the recurrence is linear, its gradient is one too, from the last step to the
+    first, and on an accelerator both are associative scans: O(log T) deep. A reset cuts them by
+    setting the factor lambda of that row and step to zero. Differentiate ``unroll`` in reverse
+    (``jax.grad``): ``jax.jvp`` of it is a TypeError.
 
     The carry is ``(real, imag)`` of h, each (B, N). Put a nonlinearity after the layer.
 
@@ -109,8 +113,8 @@ class LRU(StatefulModule):
     ) -> StatefulModuleOutput:
         del rollout_extras
         x, drive = self._drive(x)
-        hidden = self.eigenvalues() * jax.lax.complex(*state) + drive
-        return StatefulModuleOutput(_pair(hidden), self._read(hidden, x), 0.0, {})
+        hidden = _pair(self.eigenvalues() * jax.lax.complex(*state) + jax.lax.complex(*drive))
+        return StatefulModuleOutput(hidden, self._read(hidden, x), 0.0, {})
 
     def unroll(
         self,
@@ -121,35 +125,36 @@ class LRU(StatefulModule):
     ) -> StatefulModuleOutput:
         length = sequence_length(self, xs, done, rollout_extras)
         xs, drive = self._drive(xs)
-        factor = jnp.broadcast_to(self.eigenvalues(), drive.shape)
-        drive = drive.at[0].add(factor[0] * jax.lax.complex(*state))
+        joined = None
         if done is not None:  # a fresh row is zero: what came before no longer acts
-            factor = factor.at[1:].multiply(~done[:-1, :, None].astype(bool))
-        _, hidden = jax.lax.associative_scan(_compose, (factor, drive))
-        state = _pair(hidden[-1])
+            ended = done.astype(bool)
+            joined = jnp.concatenate([jnp.zeros_like(ended[:1]), ended[:-1]]) == 0
+        hidden = recurrence(_pair(self.eigenvalues()), drive, state, joined)
+        state = jax.tree.map(lambda leaf: leaf[-1], hidden)
         if done is not None:
             state = reset_rows(self, state, done[-1])
         output = self._read(hidden, xs)
         return StatefulModuleOutput(state, output, jnp.zeros(length, output.dtype), {})
 
-    def _drive(self, x: Float[Array, "*lead F"]) -> tuple[Array, Complex[Array, "*lead N"]]:
+    def _drive(
+        self, x: Float[Array, "*lead F"]
+    ) -> tuple[Array, tuple[Float[Array, "*lead N"], Float[Array, "*lead N"]]]:
         """Returns the input in the parameters' dtype, and what it adds to the hidden units."""
         check_features(self, x, self.in_features)
         x = x.astype(self.skip[...].dtype)
         scale = jnp.exp(self.gamma_log[...])
-        real, imag = x @ self.input_real[...], x @ self.input_imag[...]
-        return x, jax.lax.complex(scale * real, scale * imag)
+        real, imag = scale * self.input_real[...], scale * self.input_imag[...]
+        return x, (multiply_rows(x, real), multiply_rows(x, imag))
 
     def _read(
-        self, hidden: Complex[Array, "*lead N"], x: Float[Array, "*lead F"]
+        self,
+        hidden: tuple[Float[Array, "*lead N"], Float[Array, "*lead N"]],
+        x: Float[Array, "*lead F"],
     ) -> Float[Array, "*lead O"]:
-        real, imag = _pair(hidden)
-        return real @ self.output_real[...] - imag @ self.output_imag[...] + x @ self.skip[...]
-
-
-def _compose(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Composes two affine maps h -> factor * h + drive, the first one acting first."""
-    return second[0] * first[0], second[0] * first[1] + second[1]
+        real, imag = hidden
+        shown = multiply_rows(real, self.output_real[...])
+        shown -= multiply_rows(imag, self.output_imag[...])
+        return shown + multiply_rows(x, self.skip[...])
 
 
 def _pair(values: Complex[Array, "*lead N"]) -> Carry:

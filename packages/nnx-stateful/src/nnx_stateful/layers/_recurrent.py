@@ -16,6 +16,7 @@ from .._unroll import sequence_length
 from .._validate import check_function, check_int, check_rngs
 from ._gated_sequence import GatedCell, is_elementwise, run_sequence
 from ._inputs import check_features
+from ._product import multiply_rows
 
 Initializer = Callable[..., Array]
 
@@ -136,11 +137,9 @@ class RecurrentLayer(StatefulModule):
         return jax.lax.scan(step, state, (self.project(xs), done))
 
     def _weigh(self, x: Float[Array, "*lead F"]) -> Float[Array, "*lead gates"]:
-        """Returns ``x @ kernel``; as one matrix, because XLA transposes a product of three axes."""
         check_features(self, x, self.in_features)
         kernel = self.kernel[...]
-        flat = x.astype(kernel.dtype).reshape(-1, self.in_features) @ kernel
-        return flat.reshape(*x.shape[:-1], kernel.shape[-1])
+        return multiply_rows(x.astype(kernel.dtype), kernel)
 
 
 def _is_overridden(kind: type[RecurrentLayer]) -> bool:

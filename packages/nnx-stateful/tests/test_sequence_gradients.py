@@ -1,4 +1,4 @@
-"""The derivative of its own that LSTM and GRU have over a sequence, against stepping."""
+"""The derivatives of their own that LSTM, GRU and LRU have over a sequence, against stepping."""
 
 import functools
 import re
@@ -11,15 +11,16 @@ from flax import nnx
 from hypothesis import given
 from hypothesis import strategies as st
 from jax.extend.core import jaxprs_in_params
-from nnx_stateful import GRU, LSTM, RecurrentLayer, initial_state, reset_rows
+from nnx_stateful import GRU, LRU, LSTM, RecurrentLayer, initial_state, reset_rows
 from nnx_stateful.testing import done_masks, to_float64
 
 STEPS, ROWS, FEATURES, UNITS = 5, 3, 2, 4
 SOME_DONE = np.array([[0, 1, 0], [0, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1]], bool)
 
 TrainableLSTM = functools.partial(LSTM, trainable_initial_state=True)
-LAYERS = {"LSTM": LSTM, "trainable LSTM": TrainableLSTM, "GRU": GRU}
-each_layer = pytest.mark.parametrize("layer", [TrainableLSTM, GRU], ids=["LSTM", "GRU"])
+LAYERS = {"LSTM": LSTM, "trainable LSTM": TrainableLSTM, "GRU": GRU, "LRU": LRU}
+each_layer = pytest.mark.parametrize("layer", [TrainableLSTM, GRU, LRU], ids=["LSTM", "GRU", "LRU"])
+each_gated_layer = pytest.mark.parametrize("layer", [TrainableLSTM, GRU], ids=["LSTM", "GRU"])
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +128,7 @@ def swapped_softmax(x):
     return jax.nn.softmax(x, axis=-1)[..., ::-1]
 
 
-@each_layer
+@each_gated_layer
 @pytest.mark.parametrize(
     ("gate_fn", "activation_fn", "scans"),
     [
@@ -180,17 +181,18 @@ def test_gradient_of_a_gradient_equals_that_of_stepping(layer):
 
     def sharpness(run):
         def squared(*inputs):
-            gradients = jax.grad(make_loss(run, module), argnums=(0, 1, 2))(*inputs, SOME_DONE)
+            gradients = jax.grad(make_loss(run, module), argnums=(0, 1, 2))(*inputs, SOME_DONE[1:4])
             return sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradients))
 
         return jax.jit(jax.grad(squared, argnums=(0, 1, 2)))
 
-    inputs = arguments(module)
+    inputs = arguments(module, steps=3)
     assert_equal(sharpness(unroll)(*inputs), sharpness(step_through)(*inputs))
 
 
-def test_forward_mode_is_refused():
-    module = make(LSTM)
+@each_layer
+def test_forward_mode_is_refused(layer):
+    module = make(layer)
     _, state, xs = arguments(module)
     with pytest.raises(TypeError, match="forward-mode"):
         jax.jvp(lambda xs: module.unroll(state, xs).output, (xs,), (xs,))
@@ -251,7 +253,7 @@ def count_products(jaxpr, in_scan=False):
     return counts
 
 
-@each_layer
+@each_gated_layer
 def test_one_product_is_left_in_each_scan(layer):
     module = make(layer)
     inputs = (*arguments(module), SOME_DONE)
