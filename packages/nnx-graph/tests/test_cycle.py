@@ -17,7 +17,6 @@ from ._graphs import (
     assert_equal_to_scale,
     gradients_both_ways,
     make_loss,
-    random_graph,
     state_in_use,
     step,
     unroll,
@@ -65,10 +64,8 @@ def test_gradients_of_random_graphs_equal_those_of_stepping(description, done, s
     ("steps", "rows", "done"),
     [
         (STEPS, ROWS, SOME_DONE),
-        (STEPS, ROWS, None),
-        (3, ROWS, SOME_DONE[:3]),  # shorter than the longest delay
-        (1, 1, None),
-        (1, ROWS, SOME_DONE[:1]),
+        (3, ROWS, None),  # shorter than the longest delay
+        (1, 1, SOME_DONE[:1, 1:2]),
     ],
 )
 def test_gradients_of_a_cycle_of_several_levels_equal_those_of_stepping(steps, rows, done):

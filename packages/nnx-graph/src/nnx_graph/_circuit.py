@@ -19,7 +19,7 @@ from nnx_stateful import (
 from ._evaluation import Evaluation, ring_state
 from ._packing import Packing
 from ._spec import Connection
-from ._weights import Weights
+from ._weights import Weights, draw_kernels
 
 
 class Transforms(Map):
@@ -53,7 +53,8 @@ class Circuit(nnx.Module):
         computes: Mapping[str, StatefulModule],
     ):
         self.packing = packing
-        self.weights = nnx.List([Weights(block, keys) for block in packing.blocks])
+        kernels = draw_kernels(packing.blocks, keys)
+        self.weights = nnx.List(map(Weights, packing.blocks, kernels))
         self.transforms = Transforms(transforms) if transforms else None
         self.computes = Computes(computes) if computes else None
 

@@ -1,7 +1,7 @@
 """The weights of a block: what all of its connections need, in two arrays."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -17,18 +17,17 @@ class Weights(nnx.Module):
 
     Args:
       block: what is computed.
-      keys: the connections' keys; each is initialised as a linear layer of its own, LeCun normal
-        with a bias of zero.
+      kernel: initial kernels, see :func:`draw_kernels`.
 
     Attributes:
       kernel: (n, rows, columns) for the n products of the block.
       bias: (n, R, columns): one row for each of the R connections that a column sums.
     """
 
-    def __init__(self, block: Block, keys: Mapping[str, Key[Array, ""]]):
+    def __init__(self, block: Block, kernel: Float[Array, "n rows columns"]):
         self.block = block
         count = len(block.reads)
-        self.kernel = nnx.Param(_draw(block, keys))
+        self.kernel = nnx.Param(kernel)
         reads = max(map(len, block.reads))
         self.bias = nnx.Param(jnp.zeros((count, reads, block.columns), jnp.float32))
 
@@ -68,6 +67,22 @@ def product(
     else:
         y = jnp.einsum("bni,nio->bno", x.reshape((-1, count, rows)), kernel)
     return y.reshape((*x.shape[:-1], count * columns))
+
+
+def draw_kernels(
+    blocks: Sequence[Block], keys: Mapping[str, Key[Array, ""]]
+) -> list[Float[Array, "n rows columns"]]:
+    """Draws the initial kernels of all blocks, in one program.
+
+    Each connection is initialised as a linear layer of its own: LeCun normal. Biases are zero.
+
+    Args:
+      blocks: what is computed.
+      keys: one for each connection, by name.
+    """
+    quick = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
+    draw = jax.jit(lambda keys: [_draw(block, keys) for block in blocks], compiler_options=quick)
+    return draw(dict(keys))
 
 
 def _draw(block: Block, keys: Mapping[str, Key[Array, ""]]) -> Float[Array, "n rows columns"]:

@@ -156,7 +156,7 @@ def load_checkpoint(
     graphdef, _ = nnx.split(networks)
     config = config or TrainConfig()
     states = StateFactory(env, graphdef, Optimizer(config.ppo, optimizer), config)
-    shapes = jax.eval_shape(lambda: states.fresh(networks, 0))
+    shapes = states.shapes(networks)
     named = named_leaves(shapes)
     check_leaves(path, record["leaves"], named)
     arrays = read_arrays(path, record)

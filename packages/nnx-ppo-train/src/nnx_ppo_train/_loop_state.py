@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -62,6 +63,10 @@ class LoopState:
     key: Key[Array, ""]
 
 
+_BESIDE = ThreadPoolExecutor(1)
+"""Compiles beside the main thread: the compiler needs no Python while it works."""
+
+
 class StateFactory:
     """Makes the states in which runs of one environment, network and config begin.
 
@@ -82,9 +87,17 @@ class StateFactory:
 
     def fresh(self, networks: StatefulModule, seed: int) -> LoopState:
         """Returns the state in which a run begins; it shares no buffer with ``networks``."""
-        _, params, variables = nnx.split(networks, nnx.Param, ...)
-        keys = {purpose: key_for(seed, purpose) for purpose in Purpose}
-        return self._begin(params, variables, keys)
+        return self._begin(*_beginnings(networks, seed))
+
+    def shapes(self, networks: StatefulModule) -> LoopState:
+        """Returns the shapes and dtypes of such a state."""
+        return jax.eval_shape(self._first_state, *_beginnings(networks, 0))
+
+    def fresh_soon(self, networks: StatefulModule, seed: int) -> Callable[[], LoopState]:
+        """Begins to compile what makes :meth:`fresh`, beside other work; the result returns it."""
+        beginnings = _beginnings(networks, seed)
+        compiling = _BESIDE.submit(self._begin.lower(*beginnings).compile)
+        return lambda: compiling.result()(*beginnings)
 
     def _first_state(
         self, params: PyTree, variables: PyTree, keys: dict[Purpose, Key[Array, ""]]
@@ -118,7 +131,7 @@ class StateFactory:
             )
         state = as_loop_state(start)
         check_same_state(
-            jax.eval_shape(lambda: self.fresh(networks, 0)),
+            self.shapes(networks),
             state,
             "train_ppo: initial_state",
             "a run goes on with the network, environment, n_envs, optimiser settings and "
@@ -138,6 +151,14 @@ class StateFactory:
             return None
         sums = initial_state(self.normalizer, self._ppo.n_envs)
         return RewardState(nnx.split(self.normalizer)[1], sums)
+
+
+def _beginnings(
+    networks: StatefulModule, seed: int
+) -> tuple[PyTree, PyTree, dict[Purpose, Key[Array, ""]]]:
+    """What a first state is made of: parameters, other variables, keys."""
+    _, params, variables = nnx.split(networks, nnx.Param, ...)
+    return params, variables, {purpose: key_for(seed, purpose) for purpose in Purpose}
 
 
 def as_loop_state(state: TrainingState) -> LoopState:
@@ -193,7 +214,7 @@ def copy_arrays(tree: Any) -> Any:
     return jax.tree.map(jnp.copy, tree)
 
 
-def compiled_to_run_once(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled_to_run_once(function: Callable[..., Any]) -> Any:
     """Compiles what runs once: on a CPU optimisation would take longer than it saves."""
     quick = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
     return jax.jit(function, compiler_options=quick)

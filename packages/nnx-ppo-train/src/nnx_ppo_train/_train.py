@@ -157,14 +157,18 @@ class _Run:
 
     def loop(self, start: TrainingState | None, callbacks: Sequence[Callback]) -> TrainingLoop:
         """Returns the loop, ready to run."""
+        hyper = Hyperparameters.of(self._config.ppo).as_arrays()
         if start is None:
-            state, steps = self._states.fresh(self._networks, self._config.seed), 0
+            state_later = self._states.fresh_soon(self._networks, self._config.seed)
+            compiled = self._iteration.compile(self._states.shapes(self._networks), hyper)
+            state, steps = state_later(), 0
         else:
+            compiled = None
             state, steps = self._states.resumed(start, self._networks), start.steps_taken
         return TrainingLoop(
-            self._iteration.compile,
+            lambda *arguments: compiled or self._iteration.compile(*arguments),
             state,
-            Hyperparameters.of(self._config.ppo).as_arrays(),
+            hyper,
             self._config,
             steps=steps,
             tasks=list(self._tasks()),

@@ -1,6 +1,7 @@
 """One training iteration as two functions of plain arrays: collect, and learn from it."""
 
 import dataclasses
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -25,8 +26,18 @@ from ._rollout import RolloutOptions, unroll_env
 from ._stored_once import StoredOnce
 from ._types import Transition
 
-CompiledIteration = Callable[[LoopState, Hyperparameters], tuple[LoopState, PackedMetrics]]
-"""A compiled iteration; the state is donated to it."""
+
+@dataclasses.dataclass(frozen=True)
+class CompiledIteration:
+    """An iteration, compiled.
+
+    Attributes:
+      run: from a state, which is donated to it, and hyperparameters to the next and the metrics.
+      seconds: what tracing and compiling took.
+    """
+
+    run: Callable[[LoopState, Hyperparameters], tuple[LoopState, PackedMetrics]]
+    seconds: float
 
 
 @jax.tree_util.register_dataclass
@@ -161,7 +172,8 @@ class Iteration:
         return following, PackedMetrics.joined(metrics)
 
     def compile(self, state: LoopState, hyper: Hyperparameters) -> CompiledIteration:
-        """Compiles both phases for arguments of this kind; the state is donated to a call."""
+        """Compiles both phases for arguments of these shapes."""
+        begun = time.perf_counter()
         collecting = jax.jit(self.collect).trace(state)
         with ThreadPoolExecutor(1) as beside:  # the compiler needs no Python while it works
             collect = beside.submit(collecting.lower().compile)
@@ -170,7 +182,9 @@ class Iteration:
             )
             collect = collect.result()
         learn = learning.compile()
-        return lambda state, hyper: learn(state, hyper, collect(state))
+        return CompiledIteration(
+            lambda state, hyper: learn(state, hyper, collect(state)), time.perf_counter() - begun
+        )
 
 
 def compile_whole(
@@ -179,7 +193,9 @@ def compile_whole(
     hyper: Hyperparameters,
 ) -> CompiledIteration:
     """Compiles an iteration, or many of them at once, as one program."""
-    return jax.jit(iterate, donate_argnums=0).lower(state, hyper).compile()
+    begun = time.perf_counter()
+    compiled = jax.jit(iterate, donate_argnums=0).lower(state, hyper).compile()
+    return CompiledIteration(compiled, time.perf_counter() - begun)
 
 
 def _learning_rewards(

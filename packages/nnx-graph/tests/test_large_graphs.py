@@ -1,0 +1,159 @@
+"""Graphs of many populations: columns gathered, products batched, programs that stay small."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax.extend.core import jaxprs_in_params
+from nnx_graph import PopulationGraph
+from nnx_graph._selection import MAX_SLICES
+from nnx_graph.testing import build_graph, interpret
+from nnx_stateful import initial_state
+from nnx_stateful.testing import to_float64
+
+from ._graphs import (
+    assert_equal_to_scale,
+    gradients_both_ways,
+    make_loss,
+    random_graph,
+    state_in_use,
+    step,
+    unroll,
+)
+
+STEPS, ROWS = 6, 2
+DONE = np.random.default_rng(3).random((STEPS, ROWS)) < 0.2
+
+
+# ---- what they compute ---------------------------------------------------------------------------
+
+
+def reaches_batches_and_gathers(graph):
+    """Whether its cycle has batched products, and gathers what comes back."""
+    packing = graph.circuit.packing
+    cyclic = [unit for unit in packing.units if unit.cyclic]
+    batched = any(
+        len(packing.blocks[index].reads) > 1
+        for unit in cyclic
+        for level in unit.levels
+        for index in level.inner_blocks
+    )
+    gathered = any(
+        len(selection.pieces) > MAX_SLICES for unit in cyclic for _, selection in unit.backs
+    )
+    return batched and gathered
+
+
+@pytest.mark.parametrize("customs", [0, 3])
+def test_random_graph_of_40_populations_equals_the_interpreter(customs):
+    description = random_graph(seed=1, populations=40, connections=200, customs=customs)
+    xs = description.inputs(np.random.default_rng(2), STEPS, ROWS)
+    with jax.enable_x64(True):
+        graph, probes = build_graph(description)
+        graph = to_float64(graph)
+        assert reaches_batches_and_gathers(graph)
+        result = interpret(graph, xs, DONE, probes)
+        expected = {
+            p.output_to: np.stack([[row[p.name] for row in step] for step in result])
+            for p in graph.spec.outputs
+        }
+        graphdef, variables = nnx.split(graph)
+        for run in (unroll, step):
+            compiled = jax.jit(
+                lambda variables, *a, run=run: run(nnx.merge(graphdef, variables), *a)
+            )
+            out = compiled(variables, initial_state(graph, ROWS), xs, DONE)
+            assert_equal_to_scale(out.output, expected, tolerance=1e-10)
+
+
+def test_gradients_of_a_large_random_graph_equal_those_of_stepping():
+    description = random_graph(seed=4, populations=24, connections=90)
+    xs = description.inputs(np.random.default_rng(5), STEPS, ROWS)
+    with jax.enable_x64(True):
+        graph = to_float64(build_graph(description)[0])
+        assert reaches_batches_and_gathers(graph)
+        state = state_in_use(graph, ROWS)
+        assert_equal_to_scale(*gradients_both_ways(graph, state, xs, DONE))
+
+
+def test_vmap_over_parameters_runs_several_graphs_at_once():
+    description = random_graph(seed=4, populations=24, connections=90)
+    xs = description.inputs(np.random.default_rng(5), STEPS, ROWS)
+    with jax.enable_x64(True):
+        graphs = [to_float64(build_graph(description, seed)[0]) for seed in range(3)]
+        state = state_in_use(graphs[0], ROWS)
+        loss = make_loss(unroll, graphs[0], state)
+
+        def run(params):
+            return jax.value_and_grad(loss)(params, xs, state["buffers"], DONE)
+
+        several = [nnx.state(graph, nnx.Param) for graph in graphs]
+        got = jax.jit(jax.vmap(run))(jax.tree.map(lambda *leaves: jnp.stack(leaves), *several))
+        alone = jax.jit(run)
+        expected = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(alone, several))
+        assert_equal_to_scale(got, expected)
+
+
+# ---- what they compile ---------------------------------------------------------------------------
+
+
+def star(count):
+    """Populations around a root, connected with it both ways, delays taken in turn."""
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("in", 4, input_from="x")
+    graph.add_population("root", 5, activation=nnx.swish)
+    graph.connect("in", "root")
+    for number in range(count):
+        graph.add_population(f"body{number}", 3, activation=nnx.swish)
+        graph.connect("root", f"body{number}", delay=1 + number % 3, reciprocal=True)
+    graph.add_output("out", 2)
+    graph.connect("root", "out")
+    graph.finalize()
+    return graph
+
+
+def ring(count):
+    """Populations that each hear two of the others, each pair another."""
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("in", 4, input_from="x")
+    for number in range(count):
+        graph.add_population(f"p{number}", 3, activation=nnx.swish)
+    for number in range(count):
+        graph.connect(f"p{number}", f"p{(number + 1) % count}", delay=1)
+        graph.connect(f"p{number}", f"p{(number + 4) % count}", delay=2)
+    graph.connect("in", "p0")
+    graph.add_output("out", 2)
+    graph.connect("p1", "out")
+    graph.finalize()
+    return graph
+
+
+def count_equations(jaxpr):
+    """The equations of a program, those of the programs inside it included."""
+    return sum(
+        1 + sum(map(count_equations, jaxprs_in_params(equation.params))) for equation in jaxpr.eqns
+    )
+
+
+@pytest.mark.parametrize("build", [star, ring])
+@pytest.mark.parametrize("program", ["step", "unroll", "gradient"])
+def test_programs_do_not_grow_with_the_number_of_populations(build, program):
+    def equations(count):
+        graph = build(count)
+        graphdef, params = nnx.split(graph)
+        state, xs = initial_state(graph, ROWS), {"x": jnp.ones((STEPS, ROWS, 4))}
+
+        def run(params):
+            module = nnx.merge(graphdef, params)
+            if program == "step":
+                return module(state, {"x": xs["x"][0]})
+            return module.unroll(state, xs, DONE)
+
+        def gradient(params):
+            return jax.grad(lambda params: jnp.sum(run(params).output["out"]))(params)
+
+        traced = jax.make_jaxpr(gradient if program == "gradient" else run)(params)
+        return count_equations(traced.jaxpr)
+
+    assert equations(10) == equations(60)
