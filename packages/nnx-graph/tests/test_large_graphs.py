@@ -1,5 +1,7 @@
 """Graphs of many populations: columns gathered, products batched, programs that stay small."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,32 +69,35 @@ def test_random_graph_of_40_populations_equals_the_interpreter(customs):
             assert_equal_to_scale(out.output, expected, tolerance=1e-10)
 
 
-def test_gradients_of_a_large_random_graph_equal_those_of_stepping():
-    description = random_graph(seed=4, populations=24, connections=90)
+@functools.cache
+def large_cycle():
+    """A graph in float64, a state in use, and inputs."""
+    description = random_graph(seed=0, populations=32, connections=110)
+    graph = to_float64(build_graph(description)[0])
+    assert reaches_batches_and_gathers(graph)
     xs = description.inputs(np.random.default_rng(5), STEPS, ROWS)
+    return graph, state_in_use(graph, ROWS), xs
+
+
+def test_gradients_of_a_large_cycle_equal_those_of_stepping():
     with jax.enable_x64(True):
-        graph = to_float64(build_graph(description)[0])
-        assert reaches_batches_and_gathers(graph)
-        state = state_in_use(graph, ROWS)
-        assert_equal_to_scale(*gradients_both_ways(graph, state, xs, DONE))
+        assert_equal_to_scale(*gradients_both_ways(*large_cycle(), DONE))
 
 
 def test_vmap_over_parameters_runs_several_graphs_at_once():
-    description = random_graph(seed=4, populations=24, connections=90)
-    xs = description.inputs(np.random.default_rng(5), STEPS, ROWS)
     with jax.enable_x64(True):
-        graphs = [to_float64(build_graph(description, seed)[0]) for seed in range(3)]
-        state = state_in_use(graphs[0], ROWS)
-        loss = make_loss(unroll, graphs[0], state)
+        graph, state, xs = large_cycle()
+        loss = make_loss(unroll, graph, state)
 
         def run(params):
             return jax.value_and_grad(loss)(params, xs, state["buffers"], DONE)
 
-        several = [nnx.state(graph, nnx.Param) for graph in graphs]
-        got = jax.jit(jax.vmap(run))(jax.tree.map(lambda *leaves: jnp.stack(leaves), *several))
+        factors, params = np.array([-1.0, 0.5, 1.0]), nnx.state(graph, nnx.Param)
+        got = jax.jit(jax.vmap(run))(jax.tree.map(lambda x: jnp.multiply.outer(factors, x), params))
         alone = jax.jit(run)
-        expected = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(alone, several))
-        assert_equal_to_scale(got, expected)
+        for place, factor in enumerate(factors):
+            expected = alone(jax.tree.map(lambda x, factor=factor: factor * x, params))
+            assert_equal_to_scale(jax.tree.map(lambda x, i=place: x[i], got), expected)
 
 
 # ---- what they compile ---------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from nnx_ppo_train import (
     PPOConfig,
     TrainConfig,
     VideoConfig,
+    _evaluation,
+    _update,
     make_env,
     train_ppo,
 )
@@ -193,17 +195,47 @@ def test_interrupt_finishes_the_iteration_and_saves():
     assert_same(state.networks, network)
 
 
-def test_one_compilation_serves_the_whole_run(monkeypatch):
-    traces = []
-    import nnx_ppo_train._epochs as update
+def count_calls(monkeypatch, owner, name):
+    """Counts the calls of a function from now on; compiled functions call it when traced."""
+    calls, original = [], getattr(owner, name)
 
-    original = update.ppo_loss
-    monkeypatch.setattr(update, "ppo_loss", lambda *args: traces.append(1) or original(*args))
-    first = train_ppo(RandomEnds(), make("lstm"), CONFIG)
-    once = len(traces)
-    assert first.total_iterations == 4
-    train_ppo(RandomEnds(), make("lstm"), CONFIG, total_steps=48)
-    assert len(traces) == 2 * once
+    def counted(*args, **kwargs):
+        calls.append(name)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, counted)
+    return calls
+
+
+def test_every_function_is_traced_once_by_a_run_and_once_by_its_continuation(monkeypatch):
+    phases = [
+        count_calls(monkeypatch, _update.Iteration, "collect"),
+        count_calls(monkeypatch, _update.Iteration, "learn"),
+        count_calls(monkeypatch, _evaluation, "_run"),
+    ]
+    saved = []
+
+    def save(state, step):
+        saved.append(state)
+
+    longer = dataclasses.replace(PPO, total_steps=8 * 48)
+    config = dataclasses.replace(CONFIG, ppo=PPO, checkpoint_every_steps=48)
+    result = train_ppo(
+        RandomEnds(), make("lstm"), config, log_fn=lambda *_: None, checkpoint_fn=save
+    )
+    assert result.total_iterations == 4
+    assert len(result.eval_history) == 3
+    assert len(saved) == 5
+    assert [len(calls) for calls in phases] == [1, 1, 1]
+    resumed = train_ppo(
+        RandomEnds(),
+        make("lstm"),
+        dataclasses.replace(config, ppo=longer),
+        log_fn=lambda *_: None,
+        initial_state=saved[-1],
+    )
+    assert resumed.total_iterations == 4
+    assert [len(calls) for calls in phases] == [2, 2, 2]
 
 
 def test_video_without_receiver_or_render_is_refused():

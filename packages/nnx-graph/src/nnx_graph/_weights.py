@@ -2,12 +2,13 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from ._packing import Block
 
@@ -80,28 +81,39 @@ def draw_kernels(
       blocks: what is computed.
       keys: one for each connection, by name.
     """
+    names, places = _places(blocks)
+
+    def draw(keys: Mapping[str, Array], places: list[np.ndarray]) -> list[Array]:
+        drawn = []
+        for shape, members in names.items():  # all of one shape, whichever blocks they are in
+            stacked = jnp.stack([keys[name] for name in members])
+            init = partial(nnx.initializers.lecun_normal(), shape=shape, dtype=jnp.float32)
+            drawn.append(jax.vmap(init)(stacked).reshape(-1))
+        weights = jnp.concatenate([*drawn, jnp.zeros(1, jnp.float32)])  # the last one is padding
+        return [weights[own] for own in places]
+
     quick = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
-    draw = jax.jit(lambda keys: [_draw(block, keys) for block in blocks], compiler_options=quick)
-    return draw(dict(keys))
+    return jax.jit(draw, compiler_options=quick)(dict(keys), places)
 
 
-def _draw(block: Block, keys: Mapping[str, Key[Array, ""]]) -> Float[Array, "n rows columns"]:
-    """Draws the kernels of all connections of one shape together."""
-    init = nnx.initializers.lecun_normal()
-    shape = (len(block.reads), block.rows, block.columns)
-    sizes = _destination_sizes(block)
+def _places(
+    blocks: Sequence[Block],
+) -> tuple[dict[tuple[int, int], list[str]], list[Int[np.ndarray, "n rows columns"]]]:
+    """Orders connections by shape; then which weight of all is where in the kernels, -1 if none."""
+    places = [np.full((len(b.reads), b.rows, b.columns), -1) for b in blocks]
     by_shape: dict[tuple[int, int], list[tuple[str, np.ndarray]]] = {}
-    for name, (index, row, place, column) in block.connections:
-        height, width = block.reads[index][place][1], sizes[index][column]
-        rows, columns = np.arange(row, row + height), np.arange(column, column + width)
-        flat = (index * shape[1] + rows[:, None]) * shape[2] + columns
-        by_shape.setdefault((height, width), []).append((name, flat))
-    kernel = jnp.zeros(np.prod(shape), jnp.float32)
-    for own, members in by_shape.items():
-        stacked = jnp.stack([keys[name] for name, _ in members])
-        drawn = jax.vmap(lambda key, own=own: init(key, own, jnp.float32))(stacked)
-        kernel = kernel.at[np.stack([flat for _, flat in members])].set(drawn)
-    return kernel.reshape(shape)
+    for block, place_of in zip(blocks, places, strict=True):
+        sizes = _destination_sizes(block)
+        for name, (index, row, place, column) in block.connections:
+            height, width = block.reads[index][place][1], sizes[index][column]
+            own = place_of[index, row : row + height, column : column + width]
+            by_shape.setdefault((height, width), []).append((name, own))
+    count = 0
+    for members in by_shape.values():
+        for _, own in members:
+            own[...] = count + np.arange(own.size).reshape(own.shape)
+            count += own.size
+    return {shape: [name for name, _ in m] for shape, m in by_shape.items()}, places
 
 
 def _destination_sizes(block: Block) -> list[dict[int, int]]:

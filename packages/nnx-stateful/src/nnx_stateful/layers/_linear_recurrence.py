@@ -24,7 +24,7 @@ def _recurrence(
 
         ddrive = g
         dlambda = sum over t and rows of k[t] * conj(h[t-1]) * g[t]
-        dstate = k[0] * conj(lambda) * g[0]
+        dstate = conj(lambda) * g[0]
 
     Both directions are one recurrence: solved step by step on a CPU, where passes over memory
     count, and by an associative scan elsewhere, where operations in sequence count.
@@ -36,7 +36,7 @@ def _recurrence(
       eigenvalues: lambda, each part (N,).
       drive: each part (T, B, N).
       state: h before the first step, each part (B, N).
-      joined: k; None means that all steps are joined.
+      joined: k, true at the first step; None means that all steps are joined.
 
     Returns:
       h, each part (T, B, N).
@@ -59,8 +59,8 @@ def _backward(residuals: tuple[Any, ...], grads: Pair) -> tuple[Pair, Pair, Pair
     before = jax.tree.map(lambda h, s: jnp.concatenate([s[None], h])[:-1], hidden, state)
     (u, v), (p, q) = drive, _masked(before, joined)
     eigenvalues = jnp.sum(u * p + v * q, axis=(0, 1)), jnp.sum(v * p - u * q, axis=(0, 1))
-    u, v = _masked((u[0], v[0]), None if joined is None else joined[0])
-    return eigenvalues, drive, (real * u + imag * v, real * v - imag * u), None
+    state = real * u[0] + imag * v[0], real * v[0] - imag * u[0]
+    return eigenvalues, drive, state, None
 
 
 recurrence = jax.custom_vjp(_recurrence)

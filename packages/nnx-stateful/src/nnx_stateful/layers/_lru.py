@@ -128,7 +128,7 @@ class LRU(StatefulModule):
         joined = None
         if done is not None:  # a fresh row is zero: what came before no longer acts
             ended = done.astype(bool)
-            joined = jnp.concatenate([jnp.zeros_like(ended[:1]), ended[:-1]]) == 0
+            joined = ~jnp.concatenate([jnp.zeros_like(ended[:1]), ended[:-1]])
         hidden = recurrence(_pair(self.eigenvalues()), drive, state, joined)
         state = jax.tree.map(lambda leaf: leaf[-1], hidden)
         if done is not None:
