@@ -5,6 +5,7 @@ only if they lie wholly within a turn of their process.
 """
 
 import dataclasses
+import itertools
 import json
 import os
 import signal
@@ -123,7 +124,7 @@ def timing(worker: Worker) -> Timing:
     times = [line["time"] for line in worker.lines]
     inside = [
         after - before
-        for before, after in zip(times[1:], times[2:], strict=False)
+        for before, after in itertools.pairwise(times[1:])
         if any(begin <= before and after <= end for begin, end in worker.turns[1:])
     ]
     if not inside:

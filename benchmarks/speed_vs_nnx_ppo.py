@@ -7,6 +7,7 @@ Without JAX's compilation cache, so that compilations count.
 
 import dataclasses
 import sys
+from typing import Any
 
 import _peers
 from _peers import NNX_PPO, RunError
@@ -30,7 +31,7 @@ def main() -> int:
     pythons = {NNX_PPO.name: _peers.make_environment(NNX_PPO), OURS: sys.executable}
     failed = 0
     for name in names:
-        settings = {**NETWORKS[name].ppo(), "rounds": rounds, "seconds": seconds}
+        settings = settings_of(name, rounds, seconds)
         if results.get(name, settings) is not None:
             continue
         try:
@@ -53,10 +54,15 @@ def main() -> int:
     rows = [
         row(name, result)
         for name in names
-        if (result := results.get(name, {**NETWORKS[name].ppo(), "rounds": rounds, "seconds": seconds}))
+        if (result := results.get(name, settings_of(name, rounds, seconds)))
     ]
     print_table(HEAD, rows)
     return 1 if failed else 0
+
+
+def settings_of(name: str, rounds: int, seconds: float) -> dict[str, Any]:
+    """What a result was measured with."""
+    return {**NETWORKS[name].ppo(), "rounds": rounds, "seconds": seconds}
 
 
 HEAD = ["network", "iteration (s)", "ratio", "first compile (s)", "ratio", "peak (MiB)", "ratio"]
@@ -71,7 +77,10 @@ def row(name: str, result: dict[str, dict[str, float]]) -> list[str]:
         (peer.first, ours.first, 1, 1),
         (peer.peak_bytes, ours.peak_bytes, 2**20, 0),
     ):
-        cells += [f"{before / unit:.{digits}f} / {after / unit:.{digits}f}", f"{before / after:.2f}"]
+        cells += [
+            f"{before / unit:.{digits}f} / {after / unit:.{digits}f}",
+            f"{before / after:.2f}",
+        ]
     return cells
 
 

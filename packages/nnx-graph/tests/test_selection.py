@@ -85,6 +85,15 @@ def test_add_columns_transposes_selecting(count):
     np.testing.assert_allclose(got, total + spread, rtol=1e-5, atol=1e-6)
 
 
+@LOTS
+def test_add_columns_of_a_wider_type_is_of_that_type(count):
+    select = Selection.of([("a", 2 * place, 1) for place in range(count)])
+    total, columns = jnp.ones((1, WIDTH), jnp.bfloat16), jnp.full((1, count), 1e-4, jnp.float32)
+    got = add_columns(total, [(select, columns)])
+    assert got.dtype == jnp.float32
+    np.testing.assert_allclose(got[0, : 2 * count : 2], 1 + 1e-4, rtol=1e-6)
+
+
 def test_add_columns_of_nothing_returns_the_total():
     total = arrays("a")["a"]
     np.testing.assert_array_equal(add_columns(total, []), total)

@@ -38,7 +38,7 @@ def run_cycle(
     history: Float[Array, "K B width"],
     valid: Bool[Array, "T delays B"] | None,
 ) -> Float[Array, "T B width"]:
-    """Returns the unit's outputs at each step; has a gradient of its own, of first order.
+    """Returns the unit's outputs at each step; has a derivative of its own, for reverse mode.
 
     Args:
       unit: a unit with a cycle and without custom modules.
@@ -123,7 +123,7 @@ def _run_backward(unit: Unit, blocks: Blocks, residuals: Any, d_outputs: Array) 
             ("level", level.index): d_output[..., level.start : level.start + level.width]
             for level in unit.levels
         }
-        d_backs = {("back", delay): None for delay, _ in unit.backs}
+        d_backs: dict[Any, Any] = {("back", delay): None for delay, _ in unit.backs}
         d_totals = []
         for level in reversed(unit.levels):
             own = totals[..., level.start : level.start + level.width]

@@ -1,4 +1,7 @@
-"""A unit with a cycle in which custom modules take part, over a whole sequence: a plain scan."""
+"""A unit with a cycle over a whole sequence by a plain scan, as custom modules in it require.
+
+It also serves where what enters is of a wider type than the parameters.
+"""
 
 from collections.abc import Mapping
 from typing import Any

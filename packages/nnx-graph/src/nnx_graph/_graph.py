@@ -34,8 +34,13 @@ class PopulationGraph(StatefulModule):
 
     The input is a dict of arrays (B, size), of which the graph reads the entries that its input
     populations name; a graph without inputs takes anything, for example None. The output is a
-    dict with an entry (B, size) for each output population. The carry state holds one ring
-    buffer for each population that is read with a delay, as long as the longest such delay.
+    dict with an entry (B, size) for each output population. The carry state holds the outputs that
+    are still to be read, in ring buffers ``level<i>_length<L>``, (B, L, columns): one for all
+    populations of a level, side by side, whose longest outgoing delay is L. Within a step a level
+    waits for the levels before it alone.
+
+    :meth:`unroll` scans cycles with a derivative of their own, for reverse mode. For forward mode
+    use ``nnx_stateful.scan_unroll(graph, ...)``.
 
     Declare first, then :meth:`finalize`, then use it as any other module.
 
@@ -60,7 +65,7 @@ class PopulationGraph(StatefulModule):
       >>> out.output["arm"].shape
       (4, 2)
       >>> {name: buffer.shape for name, buffer in out.next_state["buffers"].items()}
-      {'eye': (4, 2, 6), 'brain': (4, 1, 8)}
+      {'level0_length2': (4, 2, 6), 'level1_length1': (4, 1, 8)}
     """
 
     circuit: Circuit  # the engine, set by finalize

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-Key = Hashable
+Key = Any
+"""Hashable; names an array."""
 Piece = tuple[Key | None, int, int]
 """(array, first column, width); zeros where the array is None."""
 
@@ -102,10 +103,9 @@ def add_columns(total: Array, additions: Sequence[tuple[Selection, Array]]) -> A
     if any(len(selection.pieces) > MAX_SLICES for selection, _ in additions):
         for selection, columns in additions:
             (key,) = selection.keys
-            (spread,) = jax.linear_transpose(lambda a, s=selection, k=key: s({k: a}), total)(
-                columns
-            )
-            total = total + spread
+            like = jax.ShapeDtypeStruct(total.shape, columns.dtype)
+            spread = jax.linear_transpose(lambda a, s=selection, k=key: s({k: a}), like)
+            total = total + spread(columns)[0]
         return total
     edges = {0, total.shape[-1]}
     sources = []  # (first column, end, what to add)

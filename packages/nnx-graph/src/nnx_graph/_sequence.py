@@ -96,7 +96,7 @@ def run_sequence(
             )
             parts.append(part)
         else:
-            columns = run_cycle(unit, blocks, kernels, bias, entering, history, valid)
+            columns: Any = run_cycle(unit, blocks, kernels, bias, entering, history, valid)
         evaluation.leave(unit, columns)
     return evaluation.result(write, outputs, parts)
 

@@ -7,7 +7,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 Activation = Callable[[Array], ArrayLike]
-"""A pure function of a population's summed input (B, size), of the same shape."""
+"""A pure function of a population's summed input (B, size), of the same shape.
+
+What it returns is cast to the type of the sum.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
