@@ -69,8 +69,12 @@ class Worker:
             if time.monotonic() > begun + timeout:
                 raise RunError(f"{self.name}: no {iterations} iterations within {timeout:g} s")
             time.sleep(0.01)
-        self._process.send_signal(signal.SIGSTOP)
+        self.pause()
         self.turns.append((begun + SETTLE, time.monotonic()))
+
+    def pause(self) -> None:
+        """Stops it until it is run again."""
+        self._process.send_signal(signal.SIGSTOP)
 
     def end(self) -> None:
         """Ends the process."""
@@ -106,7 +110,7 @@ def measure(workers: Mapping[str, Worker], rounds: int, seconds: float) -> dict[
     """
     try:
         for worker in workers.values():
-            worker._process.send_signal(signal.SIGSTOP)
+            worker.pause()
         for worker in workers.values():
             worker.run(iterations=3, seconds=0.0, timeout=1200.0)
         for turn in range(rounds):

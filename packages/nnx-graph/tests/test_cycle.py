@@ -77,13 +77,13 @@ def test_gradients_match_finite_differences():
     graph, state, xs = prepare(SEVERAL_LEVELS, rows=2)
     loss = make_loss(unroll, graph, state)
     arguments = nnx.state(graph, nnx.Param), xs, state["buffers"]
-    at_once = jax.jit(lambda *arguments: loss(*arguments, SOME_DONE[:, :2]))
+    at_once = jax.jit(lambda params, xs, buffers: loss(params, xs, buffers, SOME_DONE[:, :2]))
     check_grads(at_once, arguments, order=1, modes=["rev"], rtol=1e-6)
 
 
-def along(run, description=PAIR):
+def along(run):
     """A loss of how far the parameters go in one direction."""
-    graph, state, xs = prepare(description)
+    graph, state, xs = prepare(PAIR)
     loss, params = make_loss(run, graph, state), nnx.state(graph, nnx.Param)
 
     def of_distance(distance):

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from nnx_ppo_train._any_row import any_row
+from nnx_ppo_train._any_row import any_row, where_met
 
 
 def pick(mask, x):
@@ -32,3 +32,21 @@ def test_each_element_of_a_batch_keeps_its_own_rows():
     masks = jnp.array([[False, False], [False, True], [True, True]])
     found = jax.jit(jax.vmap(pick))(masks, jnp.ones((3, 2)))
     np.testing.assert_array_equal(found, [[1, 1], [1, -1], [-1, -1]])
+
+
+def test_what_a_shared_cond_computed_goes_to_those_who_asked_for_it():
+    def refilled(condition, pool):
+        return jax.lax.cond(
+            any_row(condition),
+            lambda pool: where_met(condition, {"a": pool["a"] + 1, "b": 7}, pool),
+            lambda pool: pool,
+            pool,
+        )
+
+    conditions = jnp.array([True, False, True])
+    pools = {"a": jnp.arange(3.0), "b": jnp.zeros(3, jnp.int32)}
+    found = jax.jit(jax.vmap(refilled))(conditions, pools)
+    assert found["a"].tolist() == [1.0, 1.0, 3.0]
+    assert found["b"].tolist() == [7, 0, 7]
+    alone = refilled(jnp.bool_(True), {"a": jnp.zeros(()), "b": jnp.int32(0)})
+    assert (float(alone["a"]), int(alone["b"])) == (1.0, 7)

@@ -186,6 +186,18 @@ def test_own_environment_and_network_are_trained(folder, capsys):
     assert "3 sampled episodes from seed 0, mean return" in capsys.readouterr().out
 
 
+def test_profile_leaves_a_trace_of_an_iteration(folder, capsys):
+    words = [*GRAPH, "--run-dir", "run", "--total-steps", str(6 * ITERATION), "--profile"]
+    assert main(words) == 0
+    assert len(list(Path("run/profile").glob("**/*.trace.json.gz"))) == 1
+    assert "profile " in capsys.readouterr().out
+
+
+def test_profile_of_several_seeds_is_refused(folder, capsys):
+    words = [*GRAPH, "--seeds", "2", "--profile"]
+    check_usage_error(capsys, words, "--profile: expected one seed, got --seeds 2")
+
+
 @pytest.mark.parametrize("factory", ["make_undrawable", "make_wrapped"])
 def test_environment_that_cannot_be_drawn_is_trained_all_the_same(folder, capsys, factory):
     words = ["train", "--env", f"{folder}:{factory}", "--network", f"{folder}:make_network"]
