@@ -92,8 +92,7 @@ def draw_kernels(
         weights = jnp.concatenate([*drawn, jnp.zeros(1, jnp.float32)])  # the last one is padding
         return [weights[own] for own in places]
 
-    quick = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
-    return jax.jit(draw, compiler_options=quick)(dict(keys), places)
+    return jax.jit(draw)(dict(keys), places)
 
 
 def _places(
