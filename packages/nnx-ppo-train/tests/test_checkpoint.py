@@ -221,8 +221,8 @@ def test_loading_another_folder_raises_and_points_to_the_checkpoint(tmp_path, en
 
 def test_loading_a_newer_format_raises(env, saved):
     file = saved / "checkpoint.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 3}))
-    with pytest.raises(ValueError, match=r"expected format .* version 2, got .* version 3"):
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 4}))
+    with pytest.raises(ValueError, match=r"expected format .* version 3, got .* version 4"):
         load_checkpoint(saved, make_network(), env, make_config())
 
 
@@ -261,9 +261,9 @@ def largest(folder):
     [
         ("[]", "expected a JSON object, got a list"),
         ('{"format": "nnx-ppo', "expected a JSON object, got text that is none"),
-        ('{"format": "nnx-ppo-train checkpoint", "version": 2}', "expected the entries leaves"),
+        ('{"format": "nnx-ppo-train checkpoint", "version": 3}', "expected the entries leaves"),
         (
-            '{"format": "nnx-ppo-train checkpoint", "version": 2, "steps_taken": 1, '
+            '{"format": "nnx-ppo-train checkpoint", "version": 3, "steps_taken": 1, '
             '"leaves": {"a": {}}}',
             "expected the entries leaves",
         ),

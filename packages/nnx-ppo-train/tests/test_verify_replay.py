@@ -250,7 +250,11 @@ def test_done_stored_at_another_step_is_found(shift, word):
 def test_resets_of_other_rows_than_those_of_done_are_found():
     def unroll_fn(env, env_state, networks, state, length, key):
         state, env_state, rollout = unroll_env(env, env_state, networks, state, length, key)
-        return state, env_state, dataclasses.replace(rollout, done=rollout.done[:, ::-1])
+        return (
+            state,
+            env_state,
+            dataclasses.replace(rollout, done=jnp.roll(rollout.done, 1, axis=1)),
+        )
 
     with pytest.raises(ReplayError, match="done does not say which rows were reset"):
         check(actor_critic(Leaky()), unroll_fn)
