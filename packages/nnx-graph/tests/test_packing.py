@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import pytest
 from nnx_graph import Connection, GraphSpec, Population
-from nnx_graph._packing import MAX_PRODUCTS, pack
+from nnx_graph._packer import MAX_PRODUCTS, pack
 from nnx_graph._plan import lower
 
 

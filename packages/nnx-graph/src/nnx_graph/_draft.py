@@ -7,7 +7,7 @@ from flax import nnx
 from nnx_stateful import StatefulModule
 
 from ._circuit import Circuit
-from ._packing import pack
+from ._packer import pack
 from ._plan import lower
 from ._spec import Connection, GraphSpec, Population
 from ._validation import (
