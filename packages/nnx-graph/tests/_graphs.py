@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from nnx_graph import Connection, Population, PopulationGraph
+from nnx_graph import Connection, Population, PopulationGraph, Unnamed
 from nnx_graph.testing import GraphDescription
 from nnx_stateful import initial_state, scan_unroll
 
@@ -78,7 +78,7 @@ def random_graph(
                 dst=ends[1],
                 delay=delay,
                 index=parallel,
-                has_transform=number < customs,
+                transform=Unnamed("LeakyProbe") if number < customs else None,
             )
         )
     return GraphDescription(tuple(drawn), tuple(wires))

@@ -1,58 +1,33 @@
-"""Layout of pictures, and the pictures themselves where matplotlib is installed."""
+"""Pictures of graphs, where matplotlib is installed."""
 
 import itertools
+import sys
 
 import pytest
 from flax import nnx
-from nnx_graph import Connection, GraphSpec, Population, PopulationGraph, draw_graph
-from nnx_graph._layout import lay_out
+from nnx_graph import PopulationGraph, draw_activity, draw_graph
+
+from ._pictures import NASTY, new_figure, star
 
 
-def spec_of(names, *connections):
-    return GraphSpec(
-        tuple(Population(name=name, size=1) for name in names),
-        tuple(Connection(src=a, dst=b, delay=delay) for a, b, delay in connections),
-    )
+@pytest.fixture
+def pyplot():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    yield pyplot
+    pyplot.close("all")
 
 
-def star(bodies):
-    graph = PopulationGraph(nnx.Rngs(0))
-    graph.add_population("root", 4)
-    for number in range(bodies):
-        graph.add_input(f"body{number}", 2, input_from=f"b{number}")
-        graph.connect(f"body{number}", "root", delay=1 + number % 3, reciprocal=True)
-    graph.add_output("value", 1)
-    graph.connect("root", "value")
-    graph.connect("root", "root", delay=2)
-    return graph
+def drawn(graph, **size):
+    """Axes, and the texts on them, after rendering."""
+    figure, canvas = new_figure(**size)
+    ax = draw_graph(graph, figure.add_subplot())
+    canvas.draw()
+    return ax, [text.get_text() for text in ax.texts]
 
 
-def test_levels_grow_along_connections_that_close_no_cycle():
-    layout = lay_out(spec_of("dcba", ("a", "b", 0), ("b", "c", 2), ("c", "d", 0), ("d", "a", 1)))
-    assert {name: level for name, (level, _) in layout.positions.items()} == dict(
-        zip("abcd", range(4), strict=True)
-    )
-    assert layout.backward == {"d->a"}
-
-
-def test_self_loop_leads_back():
-    assert lay_out(spec_of("a", ("a", "a", 1))).backward == {"a->a"}
-
-
-def test_positions_are_distinct_and_levels_centred():
-    layout = lay_out(star(20).spec)
-    assert len(set(layout.positions.values())) == len(layout.positions) == 22
-    for _, group in itertools.groupby(
-        sorted(layout.positions.values()), key=lambda place: place[0]
-    ):
-        assert sum(height for _, height in group) == pytest.approx(0)
-
-
-def test_untangling_puts_partners_side_by_side():
-    pairs = [(f"a{i}", f"b{3 - i}", 0) for i in range(4)]
-    layout = lay_out(spec_of([*(f"a{i}" for i in range(4)), *(f"b{i}" for i in range(4))], *pairs))
-    for a, b, _ in pairs:
-        assert layout.positions[a][1] == layout.positions[b][1]
+def legend_of(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
 
 
 def test_draw_graph_of_something_else_raises():
@@ -62,29 +37,86 @@ def test_draw_graph_of_something_else_raises():
         draw_graph(PopulationGraph(nnx.Rngs(0)), None)
 
 
-def drawn(graph):
-    """The texts of the picture, after rendering."""
-    agg = pytest.importorskip("matplotlib.backends.backend_agg")
-    figure = pytest.importorskip("matplotlib.figure").Figure(figsize=(9, 6))
-    ax = figure.add_subplot()
-    draw_graph(graph, ax)
-    agg.FigureCanvasAgg(figure).draw()
-    return figure.bbox, [text for text in ax.texts if text.get_text()]
-
-
 @pytest.mark.parametrize("bodies", [1, 18])
 def test_draw_graph_shows_every_population_and_delay_once(bodies):
     graph = star(bodies)
-    texts = [text.get_text() for text in drawn(graph)[1]]
+    ax, texts = drawn(graph)
     boxes = [text for text in texts if "(" in text]
     delays = [text for text in texts if text.isdigit()]
     assert sorted(boxes) == sorted(f"{p.name} ({p.size})" for p in graph.spec.populations)
     assert sorted(delays) == sorted(str(c.delay) for c in graph.spec.connections if c.delay)
+    assert legend_of(ax) == ["input", "output", "forward", "leads back", "delay (steps)"]
 
 
-def test_draw_graph_keeps_boxes_apart_and_inside():
-    frame, texts = drawn(star(18))
-    boxes = [t.get_bbox_patch().get_window_extent() for t in texts if "(" in t.get_text()]
-    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-    corners = [corner for box in boxes for corner in box.corners()]
-    assert all(frame.contains(*corner) for corner in corners)
+def test_a_large_graph_has_a_legend_for_delays_and_a_line_for_a_pair():
+    ax, texts = drawn(star(40))
+    assert len(texts) == 42
+    assert not [text for text in texts if text.isdigit()]
+    kinds = ["input", "output", "forward", "leads back", "both ways"]
+    assert legend_of(ax) == [*kinds, "delay 0", "delay 1", "delay 2", "delay 3"]
+    lines = [patch for patch in ax.patches if not patch.get_fill()]
+    assert len(lines) == 42  # 40 pairs, root to value, root to root
+
+
+def test_many_delays_share_line_widths():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_output("a", 1)
+    for delay in range(1, 71):
+        graph.connect("a", "a", delay=delay)
+        graph.add_input(f"in{delay}", 1, input_from=f"x{delay}")
+        graph.connect(f"in{delay}", "a", delay=delay)
+    ax, _ = drawn(graph)
+    assert legend_of(ax)[-4:] == [
+        "delay 1 to 17",
+        "delay 18 to 35",
+        "delay 36 to 52",
+        "delay 53 to 70",
+    ]
+
+
+@pytest.mark.parametrize("bodies", [3, 18, 40])
+def test_names_fit_into_their_boxes_and_the_figure(bodies):
+    figure, canvas = new_figure()
+    ax = draw_graph(star(bodies), figure.add_axes((0.0, 0.0, 1.0, 1.0)))
+    canvas.draw()
+    texts = [text for text in ax.texts if "(" in text.get_text()]
+    names = [text.get_window_extent() for text in texts]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(names, 2))
+    outlines = [p.get_window_extent() for p in ax.patches if p.get_zorder() == 3]
+    for name in names:
+        assert any(box.x0 <= name.x0 and name.x1 <= box.x1 for box in outlines)
+    for box in outlines:
+        assert all(figure.bbox.contains(*corner) for corner in box.corners())
+
+
+def test_draw_without_axes_makes_a_figure_that_grows_with_the_graph(pyplot):
+    small, large = star(2).draw(), star(40).draw()
+    assert small.figure.number in pyplot.get_fignums()
+    assert large.figure.get_figheight() > 2 * small.figure.get_figheight()
+    assert small.texts[0].get_fontsize() == large.texts[0].get_fontsize() == 8.0
+
+
+def test_draw_shows_a_graph_that_is_not_finalized_and_never_can_be():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("a", 1, input_from="x")
+    graph.add_output("b", 1)
+    graph.connect("a", "b")
+    graph.connect("b", "a")
+    assert legend_of(drawn(graph)[0]) == ["input", "output", "forward", "leads back"]
+
+
+def test_draw_takes_names_literally():
+    graph = PopulationGraph(nnx.Rngs(0))
+    for name in NASTY:
+        graph.add_output(name, 1)
+    _, texts = drawn(graph)
+    assert "$x$ & &lt; %% (1)" in texts
+    assert "two\\nlines (1)" in texts
+
+
+def test_drawing_without_matplotlib_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"draw_graph: .*pip install nnx-graph\[drawing\]"):
+        star(1).draw()
+    with pytest.raises(ImportError, match=r"draw_activity: .*pip install nnx-graph\[drawing\]"):
+        draw_activity({"a": [[0.0]]})

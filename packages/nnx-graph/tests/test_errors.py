@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from nnx_graph import PopulationGraph
+from nnx_graph import Named, PopulationGraph
 from nnx_stateful import Apply, Dense, StatefulModule, StatefulModuleOutput
 
 
@@ -53,9 +53,26 @@ def finalized():
             r"size of 'x': expected an int, got True",
         ),
         (
-            lambda g: g.add_population("x", 1, activation="tanh"),
+            lambda g: g.add_population("x", 1, activation=3),
             TypeError,
-            r"activation of 'x': expected a function or None, got 'tanh'.*for example jnp.tanh",
+            r"activation of 'x': expected a function, its name, or None, got 3.*example jnp.tanh",
+        ),
+        (
+            lambda g: g.add_population("x", 1, activation="tahn"),
+            ValueError,
+            r"activation of 'x': expected the name of an activation, got 'tahn'; did you mean.*"
+            r"'tanh'.*register_activation",
+        ),
+        (
+            lambda g: g.add_population("x", 1, compute="lsmt"),
+            ValueError,
+            r"compute of 'x': expected the name of a module, got 'lsmt'; did you mean 'lstm'\?.*"
+            r"register_module",
+        ),
+        (
+            lambda g: g.connect("hand", "arm", transform=Named("dens", use_bias=False)),
+            ValueError,
+            r"transform of 'hand' to 'arm': expected the name of a module, got 'dens'; did you",
         ),
         (
             lambda g: g.add_population("x", 1, activation=Dense(1, 1, nnx.Rngs(0))),

@@ -1,8 +1,9 @@
 """How small graphs are packed: units, levels, responses, blocks and ring buffers."""
 
+import jax
 import jax.numpy as jnp
 import pytest
-from nnx_graph import Connection, GraphSpec, Population
+from nnx_graph import Connection, GraphSpec, Population, Unnamed
 from nnx_graph._packer import MAX_PRODUCTS, pack
 from nnx_graph._plan import lower
 
@@ -24,7 +25,7 @@ def members(packing):
     """The populations of each level, by unit."""
     return [
         [
-            {name for name, (index, _, _) in packing.places.items() if index == level.index}
+            {name for name, ((_, index), _, _) in packing.places.items() if index == level.index}
             for level in unit.levels
         ]
         for unit in packing.units
@@ -72,14 +73,34 @@ def test_alike_populations_respond_together_and_those_with_a_module_alone():
     packing = packed(
         dict.fromkeys("abcdef", 2) | {"f": 3},
         **dict.fromkeys("acf", tanh),
-        e={"has_compute": True, "activation": jnp.tanh},
+        e={"compute": Unnamed("LeakyProbe"), "activation": jnp.tanh},
     )
     (unit,) = packing.units
     found = [(r.activation, r.size, r.count, r.compute) for r in unit.levels[0].responses]
     assert sorted(found, key=str) == sorted(
-        [(jnp.tanh, 2, 2, None), (None, 2, 2, None), (jnp.tanh, 3, 1, None), (jnp.tanh, 2, 1, "e")],
+        [(jnp.tanh, 2 + 2 + 3, 1, None), (None, 2 + 2, 1, None), (jnp.tanh, 2, 1, "e")],
         key=str,
     )
+
+
+def test_an_activation_over_units_sees_every_population_alone():
+    softmax = {"activation": jax.nn.softmax}
+    packing = packed({"a": 2, "b": 2, "c": 3}, **dict.fromkeys("abc", softmax))
+    (response, other) = packing.units[0].levels[0].responses
+    assert (response.size, response.count, response.elementwise) == (2, 2, False)
+    assert (other.size, other.count, other.elementwise) == (3, 1, False)
+
+
+def test_what_only_a_cycle_reads_comes_after_what_others_read():
+    packing = packed(
+        {"a": 1, "b": 2, "c": 3, "d": 4},
+        *(("a", "b", 1), ("b", "a", 1), ("c", "b", 1), ("b", "c", 2), ("c", "d", 0)),
+        b={"output_to": "y"},
+    )
+    (level,) = packing.units[0].levels
+    assert level.shown == 2 + 3
+    assert packing.places["a"] == (("hidden", 0), 0, 1)
+    assert {packing.places[name][0] for name in "bc"} == {("level", 0)}
 
 
 def test_sources_of_one_destination_are_read_in_one_product():
@@ -127,7 +148,7 @@ def test_rings_are_shared_by_populations_of_one_level_and_length():
         {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5},
         *(("a", "d", 3), ("b", "d", 1), ("b", "e", 3), ("c", "d", 2), ("d", "e", 2), ("e", "e", 1)),
     )
-    levels = {name: index for name, (index, _, _) in packing.places.items()}
+    levels = {name: index for name, ((_, index), _, _) in packing.places.items()}
     assert levels["a"] == levels["b"] == levels["c"] == 0  # d and e come after them
     shapes = {name: (ring.length, ring.remembered.width) for name, ring in packing.rings.items()}
     assert shapes == {

@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from nnx_graph import Connection, Population, PopulationGraph
+from nnx_graph import Connection, Population, PopulationGraph, Unnamed
 from nnx_graph.testing import GraphDescription, LeakyProbe, build_graph
 from nnx_stateful import ACTIVATION_KEY, initial_state, scan_unroll, with_recording
 from nnx_stateful.testing import to_float64
 
 STEPS, ROWS = 8, 3
+PROBE = Unnamed("LeakyProbe")
 DONE = np.random.default_rng(5).random((STEPS, ROWS)) < 0.25
 
 
@@ -24,17 +25,17 @@ def mixed_graph():
             (
                 Population(name="in", size=2, input_from="x"),
                 Population(name="a", size=3, activation=jnp.tanh),
-                Population(name="b", size=3, activation=jnp.tanh, has_compute=True),
+                Population(name="b", size=3, activation=jnp.tanh, compute=PROBE),
                 Population(name="out", size=2, output_to="y"),
             ),
             (
                 Connection(src="in", dst="a", delay=2),
-                Connection(src="in", dst="a", has_transform=True, index=1),
+                Connection(src="in", dst="a", transform=PROBE, index=1),
                 Connection(src="a", dst="b"),
                 Connection(src="a", dst="b", delay=9, index=1),  # longer than the sequence
-                Connection(src="b", dst="a", delay=1, has_transform=True),
+                Connection(src="b", dst="a", delay=1, transform=PROBE),
                 Connection(src="b", dst="out", delay=3),
-                Connection(src="b", dst="out", has_transform=True, index=1),
+                Connection(src="b", dst="out", transform=PROBE, index=1),
                 Connection(src="in", dst="out", delay=4),
             ),
         )

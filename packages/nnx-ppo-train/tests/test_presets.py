@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from jax.extend.core import jaxprs_in_params
 from nnx_graph import PopulationGraph
 from nnx_ppo_train import check_boundary, deterministic
 from nnx_ppo_train.envs import CartPole, Recall, State, list_envs, make_env
@@ -163,6 +164,10 @@ BAD = {
     "normalize_obs": [(1, TypeError, "expected True or False, got 1")],
     "actor_obs": PART,
     "critic_obs": PART,
+    "compute_dtype": [
+        ("float16", ValueError, "expected one of None, 'bfloat16', got 'float16'"),
+        (jnp.dtype("bfloat16"), TypeError, "expected str or None, such as 'bfloat16', got dtype"),
+    ],
 }
 
 
@@ -213,6 +218,36 @@ def test_delay_reaches_the_graph():
         run = jax.jit(lambda xs, net=net: net.unroll(initial_state(net, B), xs).output)
         value, baseline = (run(x).value_estimates["value"][:, 0] for x in (xs, 0 * xs))
         assert np.flatnonzero(value != baseline)[:2].tolist() == [0, delay]
+
+
+def operand_types(function, *arguments):
+    """Types of the operands of all matrix products in a function."""
+
+    def find(jaxpr):
+        for equation in jaxpr.eqns:
+            if equation.primitive.name == "dot_general":
+                yield from (str(operand.aval.dtype) for operand in equation.invars)
+            for inner in jaxprs_in_params(equation.params):
+                yield from find(inner)
+
+    return set(find(jax.make_jaxpr(function)(*arguments).jaxpr))
+
+
+@pytest.mark.parametrize("network", ["mlp", "lstm", "gru", "lru"])
+def test_compute_dtype_reaches_every_product(network):
+    def types(compute_dtype):
+        net = build(network, ENVS["recall"], compute_dtype=compute_dtype)
+        graphdef, params, others = nnx.split(net, nnx.Param, ...)
+        state, xs = initial_state(net, B), jnp.ones((T, B, 5))
+
+        def loss(params):
+            out = nnx.merge(graphdef, params, others).unroll(state, xs).output
+            return sum(leaf.sum() for leaf in (out.value_estimates, out.loglikelihoods))
+
+        return operand_types(jax.grad(loss), params)
+
+    assert types("bfloat16") == {"bfloat16"}
+    assert types(None) == {"float32"}
 
 
 # ---- names -----------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ WITHOUT_EXAMPLE = {
     "scan_unroll",
     "vmap_unroll",
     "fold_unroll",
+    "FixedParameter",
     "NoiseKey",
     "NoiseState",
     "NormalizerStatistics",

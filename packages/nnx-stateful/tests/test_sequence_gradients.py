@@ -124,6 +124,11 @@ def test_gradients_equal_those_of_stepping_in_small_shapes(layer, steps, rows, d
     assert_equals_stepping(make(layer), done, steps, rows)
 
 
+@each_layer
+def test_gradients_in_bfloat16_equal_those_of_stepping(layer):
+    assert_equals_stepping(make(layer, compute_dtype="bfloat16"), SOME_DONE)
+
+
 def swapped_softmax(x):
     return jax.nn.softmax(x, axis=-1)[..., ::-1]
 

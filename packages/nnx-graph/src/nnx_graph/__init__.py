@@ -1,17 +1,59 @@
 """Graphs of neural populations with delayed connections, as stateful modules for Flax NNX."""
 
+from ._activity import draw_activity
+from ._connectivity import (
+    BlockSparse,
+    Connectivity,
+    DistanceDependent,
+    FixedProbability,
+    LowRank,
+    Mask,
+    OneToOne,
+)
+from ._constraints import FrozenWeight
+from ._data import spec_from_dict, spec_from_json, spec_to_dict, spec_to_json
 from ._drawing import draw_graph
+from ._edges import spec_from_edges
 from ._graph import PopulationGraph
-from ._spec import Activation, Connection, GraphSpec, Population
+from ._graphml import read_graphml, write_graphml
+from ._networkx import spec_from_networkx, spec_to_networkx
+from ._registry import register_activation, register_module
+from ._spec import Activation, Connection, GraphSpec, Named, Population, Unnamed
+from ._summary import ConnectionSummary, GraphSummary, PopulationSummary
 from ._view import ConnectionView, ParameterView
 
 __all__ = [
     "Activation",
+    "BlockSparse",
     "Connection",
+    "ConnectionSummary",
     "ConnectionView",
+    "Connectivity",
+    "DistanceDependent",
+    "FixedProbability",
+    "FrozenWeight",
     "GraphSpec",
+    "GraphSummary",
+    "LowRank",
+    "Mask",
+    "Named",
+    "OneToOne",
     "ParameterView",
     "Population",
     "PopulationGraph",
+    "PopulationSummary",
+    "Unnamed",
+    "draw_activity",
     "draw_graph",
+    "read_graphml",
+    "register_activation",
+    "register_module",
+    "spec_from_dict",
+    "spec_from_edges",
+    "spec_from_json",
+    "spec_from_networkx",
+    "spec_to_dict",
+    "spec_to_json",
+    "spec_to_networkx",
+    "write_graphml",
 ]

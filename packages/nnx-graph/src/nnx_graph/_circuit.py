@@ -16,10 +16,11 @@ from nnx_stateful import (
     ring_write,
 )
 
+from ._constraints import CommonWeights, Constraints
 from ._evaluation import Evaluation, ring_state
-from ._packing import Packing
+from ._packing import Block, Packing
 from ._spec import Connection
-from ._weights import Weights, draw_kernels
+from ._weights import Weights, bias_shape, draw_kernels, region
 
 
 class Transforms(Map):
@@ -43,6 +44,7 @@ class Circuit(nnx.Module):
       keys: initial keys of the default connections, by name.
       transforms: custom transforms by connection name.
       computes: compute modules by population name.
+      compute_dtype: type of the operands of products; None for their own.
     """
 
     def __init__(
@@ -51,10 +53,20 @@ class Circuit(nnx.Module):
         keys: Mapping[str, Key[Array, ""]],
         transforms: Mapping[str, StatefulModule],
         computes: Mapping[str, StatefulModule],
+        compute_dtype: Any = None,
     ):
         self.packing = packing
-        kernels = draw_kernels(packing.blocks, keys)
-        self.weights = nnx.List(map(Weights, packing.blocks, kernels))
+        self.compute_dtype = compute_dtype
+        by_name = {c.name: c for c in packing.plan.spec.connections}
+        self.common = CommonWeights(packing.plan.spec, keys)
+        self.weights = nnx.List(
+            [
+                Weights(block, kernel, self._constraints(block, by_name))
+                for block, kernel in zip(
+                    packing.blocks, draw_kernels(packing.blocks, keys), strict=True
+                )
+            ]
+        )
         self.transforms = Transforms(transforms) if transforms else None
         self.computes = Computes(computes) if computes else None
 
@@ -71,13 +83,31 @@ class Circuit(nnx.Module):
         floating = [kind for kind in types if jnp.issubdtype(kind, jnp.floating)]
         return jnp.result_type(*floating) if floating else jnp.zeros(()).dtype
 
+    def acting_weights(self) -> list[tuple[Array, Array]]:
+        """Kernel and summed biases of each block as they act: (n, rows, columns), (columns,)."""
+        common = self.common.values()
+        found = []
+        for weights in self.weights:
+            kernel, bias = weights.values(common)
+            found.append((kernel, weights.total(bias)))
+        return found
+
     def weights_of(self, connection: Connection) -> tuple[Weights, tuple[Any, Any]]:
         """Returns the weights of a default connection's block, and where its own are in them."""
         width = self.packing.plan.populations[connection.dst].size
         for weights in self.weights:
             if connection.name in weights.places:
-                return weights, weights.region(connection.name, width)
+                return weights, region(weights.block, weights.places[connection.name], width)
         raise KeyError(connection.name)
+
+    def _constraints(self, block: Block, by_name: Mapping[str, Connection]) -> Constraints:
+        plan = self.packing.plan
+        regions = []
+        for name, where in block.connections:
+            connection = by_name[name]
+            width = plan.populations[connection.dst].size
+            regions.append((connection, *region(block, where, width)))
+        return Constraints.of(block, plan.spec, self.common, regions, bias_shape(block))
 
     def initialize_state(self, batch_size: int) -> dict[str, PyTree]:
         dtype = self.float_type

@@ -20,9 +20,10 @@ from nnx_stateful import (
     reset_rows,
 )
 
-from ._cycle import Blocks, Kernels, level_total, masked
+from ._cycle import Cycle, Kernels, level_total, masked
 from ._evaluation import add_arriving, joined, respond
 from ._packing import Unit
+from ._weights import product
 
 
 class Participants(nnx.Module):
@@ -56,7 +57,7 @@ class Participants(nnx.Module):
 
 def run_cycle_of_modules(
     unit: Unit,
-    blocks: Blocks,
+    cycle: Cycle,
     kernels: Kernels,
     groups: Mapping[str, Map],
     state: Mapping[str, PyTree],
@@ -66,14 +67,19 @@ def run_cycle_of_modules(
     valid: Bool[Array, "T delays B"] | None,
     done: Bool[Array, "T B"] | None,
     rollout_extras: Mapping[str, PyTree] | None,
-) -> tuple[Float[Array, "T B width"], dict[str, StatefulModuleOutput]]:
-    """Returns the unit's outputs at each step, and what its modules returned, by kind.
+) -> tuple[list[tuple[Array, Array]], dict[str, StatefulModuleOutput]]:
+    """Returns the outputs of each level, in two parts, and what its modules returned, by kind.
 
-    Arguments are those of ``run_cycle``; the modules, their carry and their extras come by kind.
+    Arguments are the unit and those of ``run_cycle``; the modules, their carry and their extras
+    come by kind.
     """
     participants = Participants(groups, unit)
     graphdef, variables = nnx.split(participants)
     dtype = history.dtype
+    blocks = {
+        level.index: {index: cycle.blocks[index] for index in level.inner_blocks}
+        for level in unit.levels
+    }
 
     def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
         window, states = carry
@@ -93,27 +99,32 @@ def run_cycle_of_modules(
         for place, (delay, selection) in enumerate(unit.backs):
             arrays["back", delay] = masked(selection({"unit": window[-delay]}), valid, place)
         for level in unit.levels:
-            total = level_total(level, blocks, kernels, bias, drive, arrays)
+            sums = {
+                index: product(kernels[index], block.cycle_sources(arrays), cycle.dtype)
+                for index, block in blocks[level.index].items()
+            }
+            total = level_total(level, sums, bias, drive)
             for connection, start, (key, first, size) in level.inner_transforms:
                 read = arrays[key][..., first : first + size]
                 arriving = routings["transforms"].call(connection.name, read)
                 total = add_arriving(total, arriving, start)
             compute = routings["computes"].call if "computes" in routings else None
             arrays["level", level.index] = respond(level.responses, total, 1, compute)
-        outputs = joined([arrays["level", level.index] for level in unit.levels])
-        window = jnp.concatenate([window, outputs[None].astype(dtype)])[1:]
+        levels = [arrays["level", level.index] for level in unit.levels]
+        window = jnp.concatenate([window, joined(levels)[None].astype(dtype)])[1:]
         results = {kind: routing.result(None) for kind, routing in routings.items()}
         states = {kind: out.next_state for kind, out in results.items()}
         if ended is not None:
             states = {kind: reset_rows(group, states[kind], ended) for kind, group in local.items()}
         results = {kind: out.replace(next_state=None) for kind, out in results.items()}
-        return (window, states), (outputs, results)
+        return (window, states), (levels, results)
 
     extras = None if rollout_extras is None else participants.part_of(rollout_extras)
-    (_, states), (outputs, results) = jax.lax.scan(
+    (_, states), (levels, results) = jax.lax.scan(
         step, (history, participants.part_of(state)), (drive, valid, done, extras)
     )
-    return outputs, {kind: out.replace(next_state=states[kind]) for kind, out in results.items()}
+    parts = [level.parted(x) for level, x in zip(unit.levels, levels, strict=True)]
+    return parts, {kind: out.replace(next_state=states[kind]) for kind, out in results.items()}
 
 
 def _step(child: StatefulModule, *inputs: PyTree) -> StatefulModuleOutput:

@@ -1,105 +1,207 @@
 """A graph under construction: what has been declared so far."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import jax
+import numpy as np
 from flax import nnx
 from nnx_stateful import StatefulModule
 
 from ._circuit import Circuit
+from ._hints import which_name
 from ._packer import pack
+from ._plain import Items
 from ._plan import lower
-from ._spec import Connection, GraphSpec, Population
+from ._registry import make_module
+from ._spec import Connection, GraphSpec, Named, Population, Unnamed
 from ._validation import (
-    check_activation,
     check_activation_shape,
     check_compute,
+    check_entry,
     check_graph,
     check_known,
     check_module,
     check_name,
     check_population_name,
+    check_reciprocal,
+    check_spec,
     check_transform,
-    whole_number,
+    checked_activation,
+    checked_delay,
+    checked_size,
 )
+from ._weight_checks import check_weights
+
+ModuleLike = StatefulModule | Named | str
+"""A module, or the name of a registered one, with options or without."""
 
 
 class Draft:
-    """Collects declarations and builds the engine from them. Takes one key per connection.
+    """Collects declarations and builds the engine from them.
+
+    Takes one key per default connection as it is declared. Modules that are declared by name are
+    made at the end, first the computes, then the transforms, each in the order of declaration; so
+    the same declaration has the same weights, whatever the order of its populations and
+    connections among each other.
 
     Args:
       rngs: the random streams of the network; used while declaring, and not kept by the engine.
+      compute_dtype: type of the operands of products; None for their own.
     """
 
-    def __init__(self, rngs: nnx.Rngs):
+    def __init__(self, rngs: nnx.Rngs, compute_dtype: np.dtype | None = None):
         self._rngs = rngs
+        self._compute_dtype = compute_dtype
         self._populations: dict[str, Population] = {}
         self._connections: list[Connection] = []
-        self._computes: dict[str, StatefulModule] = {}
-        self._transforms: dict[str, StatefulModule] = {}
+        self._parallel: dict[tuple[str, str], int] = {}
+        self._entries: dict[str, str] = {}  # population by entry of the output
+        self._modules: dict[str, StatefulModule] = {}  # by population or connection
         self._keys: dict[str, jax.Array] = {}
+        self._attributes: Items = ()
 
-    def add_population(self, population: Population, compute: StatefulModule | None) -> None:
+    def add_population(self, population: Population, compute: ModuleLike | None) -> None:
         """Adds a population, checked."""
-        name = population.name
-        check_population_name(name, self._populations)
-        size = whole_number(f"size of {name!r}", population.size, 1, "give its number of units")
-        check_activation(name, population.activation)
+        name, owner = population.name, "PopulationGraph"
+        check_population_name(owner, name, self._populations)
+        size = checked_size(f"{owner}: size of {name!r}", population.size)
+        activation = checked_activation(name, population.activation)
         if population.input_from is not None:
-            check_name(f"input_from of {name!r}", population.input_from)
+            check_name(owner, f"input_from of {name!r}", population.input_from)
         if population.output_to is not None:
-            self._check_output_entry(population)
+            what = f"output_to of {name!r}"
+            check_entry(f"{owner}.add_output", what, population.output_to, self._entries)
         if compute is not None:
             check_module(f"compute of {name!r}", compute)
-            self._computes[name] = compute
+        if population.output_to is not None:
+            self._entries[population.output_to] = name
         self._populations[name] = dataclasses.replace(
-            population, size=size, has_compute=compute is not None
+            population, size=size, activation=activation, compute=self._keep(name, compute)
         )
-
-    def check_ends(self, src: str, dst: str) -> None:
-        """Raises unless both ends of a connection exist."""
-        check_known("source", src, self._populations)
-        check_known("destination", dst, self._populations)
 
     def add_connection(
-        self, src: str, dst: str, delay: int, transform: StatefulModule | None
+        self, connection: Connection, transform: ModuleLike | None, reciprocal: bool = False
     ) -> None:
-        """Adds a connection between populations that exist."""
-        parallel = sum((c.src, c.dst) == (src, dst) for c in self._connections)
-        connection = Connection(
-            src=src, dst=dst, delay=delay, index=parallel, has_transform=transform is not None
+        """Adds a connection, checked, and the reverse of it where it is reciprocal."""
+        src, dst, where = connection.src, connection.dst, "PopulationGraph.connect"
+        check_known(where, "source", src, self._populations)
+        check_known(where, "destination", dst, self._populations)
+        delay = checked_delay(f"PopulationGraph: delay of {src!r} to {dst!r}", connection.delay)
+        if transform is not None:
+            check_module(f"transform of {src!r} to {dst!r}", transform)
+        connection = dataclasses.replace(connection, delay=delay)
+        if reciprocal:
+            check_reciprocal(connection, transform)
+        self._add(connection, transform)
+        if reciprocal:
+            self._add(dataclasses.replace(connection, src=dst, dst=src), transform)
+
+    def add_spec(self, spec: GraphSpec, modules: Mapping[str, StatefulModule]) -> None:
+        """Adds all that is declared elsewhere; ``modules`` are those that it holds unnamed."""
+        owner = "PopulationGraph.from_spec"
+        check_spec(
+            spec,
+            [f"{owner}: populations[{place}]" for place in range(len(spec.populations))],
+            [f"{owner}: connections[{place}]" for place in range(len(spec.connections))],
         )
-        if transform is None:
-            self._keys[connection.name] = self._rngs.params()
-        else:
-            self._transforms[connection.name] = transform
-        self._connections.append(connection)
+        declared = {p.name: ("compute", p.compute) for p in spec.populations}
+        declared |= {c.name: ("transform", c.transform) for c in spec.connections}
+        given = _place_modules(owner, declared, modules)
+        for population in spec.populations:
+            self.add_population(population, given[population.name])
+        for connection in spec.connections:
+            self.add_connection(connection, given[connection.name])
+        self._attributes = spec.attributes
 
     @property
     def spec(self) -> GraphSpec:
         """The declaration so far."""
-        return GraphSpec(tuple(self._populations.values()), tuple(self._connections))
+        populations = tuple(self._populations.values())
+        return GraphSpec(populations, tuple(self._connections), self._attributes)
 
     def build(self) -> Circuit:
         """Checks the graph as a whole and returns its engine."""
         spec = self.spec
         check_graph(spec)
+        check_weights(spec)
         for population in spec.populations:
             check_activation_shape(population)
-            if population.has_compute:
-                check_compute(population, self._computes[population.name])
-        for connection in spec.connections:
-            if connection.has_transform:
-                check_transform(connection, self._transforms[connection.name], spec)
-        return Circuit(pack(lower(spec)), self._keys, self._transforms, self._computes)
+        computes, transforms = {}, {}
+        for p in spec.populations:
+            if p.compute is not None:
+                module = self._module(p.compute, p.name, p.size, p.size, f"compute of {p.name!r}")
+                check_compute(p, module)
+                computes[p.name] = module
+        for c in spec.connections:
+            if c.transform is not None:
+                sizes = (self._populations[c.src].size, self._populations[c.dst].size)
+                module = self._module(c.transform, c.name, *sizes, f"transform of {c.name!r}")
+                check_transform(c, module, spec)
+                transforms[c.name] = module
+        return Circuit(pack(lower(spec)), self._keys, transforms, computes, self._compute_dtype)
 
-    def _check_output_entry(self, population: Population) -> None:
-        entry = population.output_to
-        check_name(f"output_to of {population.name!r}", entry)
-        for other in self._populations.values():
-            if other.output_to == entry:
-                raise ValueError(
-                    f"PopulationGraph.add_output: output_to of {population.name!r}: expected an "
-                    f"entry of its own, got {entry!r}, which holds the output of {other.name!r}; "
-                    "choose another output_to"
-                )
+    def _add(self, connection: Connection, transform: ModuleLike | None) -> None:
+        ends = connection.src, connection.dst
+        index = self._parallel.get(ends, 0)
+        connection = dataclasses.replace(connection, index=index, transform=None)
+        if transform is None:
+            self._keys[connection.name] = self._rngs.params()
+        else:
+            reference = self._keep(connection.name, transform)
+            connection = dataclasses.replace(connection, transform=reference)
+        self._parallel[ends] = index + 1
+        self._connections.append(connection)
+
+    def _keep(self, name: str, module: ModuleLike | None) -> Named | Unnamed | None:
+        """Returns what the declaration says of a module; keeps it if it is an instance."""
+        if isinstance(module, StatefulModule):
+            self._modules[name] = module
+            return Unnamed(type(module).__name__)
+        return Named(module) if isinstance(module, str) else module
+
+    def _module(
+        self, reference: Named | Unnamed, name: str, inputs: int, outputs: int, what: str
+    ) -> StatefulModule:
+        """Returns the module of a population or connection; makes it if it has a name."""
+        if isinstance(reference, Unnamed):
+            return self._modules[name]
+        try:
+            module = make_module(reference, inputs, outputs, self._rngs)
+        except Exception as error:
+            error.add_note(
+                f"PopulationGraph.finalize: in the {what}, {reference!r}, made for {inputs} and "
+                f"{outputs} features"
+            )
+            raise
+        if not isinstance(module, StatefulModule):
+            raise TypeError(
+                f"PopulationGraph.finalize: {what}: expected {reference!r} to make a "
+                f"StatefulModule, got {type(module).__name__}; register a function that returns one"
+            )
+        return module
+
+
+def _place_modules(
+    owner: str,
+    declared: Mapping[str, tuple[str, Named | Unnamed | None]],
+    modules: Mapping[str, StatefulModule],
+) -> dict[str, Any]:
+    """Finds the module, name or None of each population and connection."""
+    unnamed = {name for name, (_, module) in declared.items() if isinstance(module, Unnamed)}
+    for name in modules:
+        if name not in unnamed:
+            raise ValueError(
+                f"{owner}: modules: expected the name of a population or connection whose module "
+                f"has no name, got {name!r}; {which_name(str(name), sorted(unnamed))}"
+            )
+    for name in declared:
+        if name in unnamed and name not in modules:
+            what, module = declared[name]
+            assert isinstance(module, Unnamed)
+            raise ValueError(
+                f"{owner}: {what} of {name!r}: expected an instance of {module.class_name}, got "
+                f"none; pass modules={{{name!r}: ...}}, or register it and declare it by name"
+            )
+    return {name: modules.get(name, module) for name, (_, module) in declared.items()}

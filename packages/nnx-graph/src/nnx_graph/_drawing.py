@@ -1,157 +1,183 @@
-"""A picture of a graph on axes that the caller brings; nothing here imports matplotlib."""
+"""Pictures of graphs; matplotlib is imported when they are drawn."""
 
-from collections import Counter
-from collections.abc import Mapping
+import math
 from typing import Any
 
-from ._graph import PopulationGraph
-from ._layout import Layout, lay_out
-from ._spec import Connection, Population
+from ._arrows import Curve, arrow, outline, reverse
+from ._curves import Point, point_on
+from ._figure import FONT, SMALLEST_FONT, check_matplotlib, inches, new_axes, text_width
+from ._spec import GraphSpec, Population
+from ._style import COLOUR, EDGE, FACE, Style
+from ._text import printable, role_of
+from ._wiring import Page, Wire, Wiring
 
-_FACE = {"input": "#d7e8f7", "internal": "#f2f2f2", "output": "#fbe3cf"}
-_FORWARD, _BACKWARD = "#44546a", "#c0504d"
+_PADDING = 0.09  # inches between a name and the ends of its box
+_MARGIN = 0.12  # inches around everything
+_LEGEND_ROW, _LEGEND_COLUMN = 0.18, 0.95  # inches
+_NARROWEST, _LARGEST = 4.8, 20.0  # inches of a figure that is made here
 
 
-def draw_graph(graph: PopulationGraph, ax: Any) -> None:
+def draw_graph(graph: Any, ax: Any = None) -> Any:
     """Draws populations from left to right with the connections between them.
 
-    Boxes hold the name and the size; inputs are blue, outputs orange. The number on a connection
-    is its delay in steps; connections that lead back, which close cycles, are dashed and red.
+    Boxes hold name and size, inputs are blue and rounded, outputs orange and pointed. What leads
+    back, which closes cycles, is red and dashed; the number on a connection is its delay in steps.
+    A graph of more than 60 connections is drawn with thin lines: one for all connections between
+    two populations, violet where they go both ways, the wider the longer their delay. A legend
+    says so.
 
     Args:
       graph: a graph, finalized or not.
-      ax: matplotlib axes; cleared of ticks, and given limits. Draw at the final figure size,
-        since the labels are placed on the curves as they are then.
+      ax: matplotlib axes, cleared of ticks and given limits; draw at the final figure size, for
+        everything is measured out to it. None for axes on a pyplot figure of fitting size.
+
+    Returns:
+      The axes.
 
     Raises:
       TypeError: if ``graph`` is not a PopulationGraph.
       ValueError: if it has no populations.
+      ImportError: without matplotlib, which ``pip install nnx-graph[drawing]`` brings.
 
     Example:
-      >>> from matplotlib.figure import Figure  # doctest: +SKIP
-      >>> figure = Figure()  # doctest: +SKIP
-      >>> draw_graph(graph, figure.add_subplot())  # doctest: +SKIP
-      >>> figure.savefig("graph.png")  # doctest: +SKIP
+      >>> draw_graph(graph).figure.savefig("graph.png")  # doctest: +SKIP
     """
-    if not isinstance(graph, PopulationGraph):
+    spec = getattr(graph, "spec", None)
+    if not isinstance(spec, GraphSpec):
         raise TypeError(
             f"draw_graph: expected a PopulationGraph, got {type(graph).__name__}; for a network "
             "that contains one, pass the graph itself"
         )
-    spec = graph.spec
     if not spec.populations:
         raise ValueError("draw_graph: expected at least one population, got none; add some")
-    layout = lay_out(spec)
-    canvas = _Canvas(ax, layout, Counter(end for c in spec.connections for end in (c.src, c.dst)))
+    check_matplotlib("draw_graph")
+    style = Style.of(spec)
+    names = {p.name: f"{printable(p.name)} ({p.size})" for p in spec.populations}
+    widths = {name: text_width(text) + 2 * _PADDING for name, text in names.items()}
+    wiring = Wiring(spec, style.wires, widths)
+    if ax is None:
+        ax = _new_axes(wiring.page(), len(style.legend(spec)))
+    canvas = _Canvas(ax, wiring, style, spec)
     for population in spec.populations:
-        canvas.draw_population(population)
-    pairs = {(c.src, c.dst) for c in spec.connections}
-    for connection in spec.connections:
-        if connection.src == connection.dst:
-            canvas.draw_loop(connection)
-        else:
-            canvas.draw_connection(connection, (connection.dst, connection.src) in pairs)
-    if any(c.delay for c in spec.connections):
-        ax.set_title("number on a connection: its delay in steps", fontsize=8, color="#666666")
+        canvas.draw_population(population, names[population.name])
+    canvas.draw_wires()
+    canvas.draw_legend()
+    return ax
 
 
 class _Canvas:
-    def __init__(self, ax: Any, layout: Layout, degrees: Mapping[str, int]):
+    """Axes whose data are inches of the page at full size, y growing downwards."""
+
+    def __init__(self, ax: Any, wiring: Wiring, style: Style, spec: GraphSpec):
         self._ax = ax
-        self._layout = layout
-        self._degrees = degrees
-        self._boxes: dict[str, Any] = {}
-        levels = [level for level, _ in layout.positions.values()]
-        heights = [abs(height) for _, height in layout.positions.values()]
-        top = max(heights) + 0.8
-        ax.set_xlim(-0.5, max(levels) + 0.5)
-        ax.set_ylim(-top, top)
+        self._style = style
+        self._handles = style.legend(spec)
+        wide, high = inches(ax)
+        self._legend_columns = max(1, min(len(self._handles), int(wide / _LEGEND_COLUMN)))
+        rows = -(-len(self._handles) // self._legend_columns)
+        below = _LEGEND_ROW * rows
+        full = wiring.page()
+        free = wide - 2 * _MARGIN, max(0.3 * high, high - below - 2 * _MARGIN)
+        self._scale = min(1.4, free[0] / full.width, free[1] / full.height)
+        page = wiring.page(free[0] / self._scale, free[1] / self._scale)
+        self._page = page
+        self._scale = min(self._scale, free[0] / page.width, free[1] / page.height)
+        middle = page.width / 2
+        reach = wide / self._scale / 2
+        top = page.height / 2 - (free[1] / 2 + _MARGIN) / self._scale
+        ax.set_xlim(middle - reach, middle + reach)
+        ax.set_ylim(top + high / self._scale, top)
         ax.set_axis_off()
-        inches = ax.get_window_extent().height / ax.figure.dpi
-        self._font = max(4.0, min(10.0, 26.0 * inches / top / 2))
+        self._font = max(SMALLEST_FONT, FONT * self._scale)
 
-    def draw_population(self, population: Population) -> None:
-        role = (
-            "input" if population.input_from else "output" if population.output_to else "internal"
-        )
-        text = self._ax.text(
-            *self._layout.positions[population.name],
-            f"{population.name} ({population.size})",
-            ha="center",
-            va="center",
-            fontsize=self._font,
-            zorder=3,
-            bbox={"boxstyle": "round,pad=0.35", "facecolor": _FACE[role], "edgecolor": _FORWARD},
-        )
-        self._boxes[population.name] = text.get_bbox_patch()
-
-    def draw_connection(self, connection: Connection, has_reverse: bool) -> None:
-        back = connection.name in self._layout.backward
-        start = self._layout.positions[connection.src]
-        end = self._layout.positions[connection.dst]
-        bend = 0.12 if has_reverse else 0.0
-        if abs(end[0] - start[0]) != 1:  # would otherwise pass through what lies between
-            bend = 0.25
-        bend += 0.12 * connection.index
-        self._arrow(
-            start, end, bend, back, (self._boxes[connection.src], self._boxes[connection.dst])
-        )
-        if connection.delay:
-            crowded_start = self._degrees[connection.src] > self._degrees[connection.dst]
-            point = self._on_curve(start, end, bend, 0.65 if crowded_start else 0.35)
-            self._label(point, connection.delay, back)
-
-    def draw_loop(self, connection: Connection) -> None:
-        x, y = self._to_pixels(self._layout.positions[connection.src])
-        unit = self._font * self._ax.figure.dpi / 72
-        wide, high = unit * (0.9 + 0.5 * connection.index), unit * 0.9
-        start = self._to_data((x - wide, y + high))
-        end = self._to_data((x + wide, y + high))
-        self._arrow(start, end, -1.6, True, (None, None))
-        self._label((x, y + high + 1.6 * wide), connection.delay, True)
-
-    def _on_curve(self, start: Any, end: Any, bend: float, along: float) -> tuple[float, float]:
-        """The pixel at a fraction of the quadratic curve that "arc3" draws."""
-        (x0, y0), (x1, y1) = self._to_pixels(start), self._to_pixels(end)
-        control = (x0 + x1) / 2 + bend * (y1 - y0), (y0 + y1) / 2 - bend * (x1 - x0)
-        weights = (1 - along) ** 2, 2 * along * (1 - along), along**2
-        x = weights[0] * x0 + weights[1] * control[0] + weights[2] * x1
-        return x, weights[0] * y0 + weights[1] * control[1] + weights[2] * y1
-
-    def _arrow(self, start: Any, end: Any, bend: float, back: bool, boxes: tuple[Any, Any]) -> None:
-        self._ax.annotate(
-            "",
-            xy=end,
-            xytext=start,
-            zorder=1,
-            arrowprops={
-                "arrowstyle": "-|>",
-                "connectionstyle": f"arc3,rad={bend}",
-                "linestyle": "--" if back else "-",
-                "color": _BACKWARD if back else _FORWARD,
-                "patchA": boxes[0],
-                "patchB": boxes[1],
-                "shrinkA": 0,
-                "shrinkB": 1,
-            },
-        )
-
-    def _label(self, pixels: tuple[float, float], delay: int, back: bool) -> None:
+    def draw_population(self, population: Population, text: str) -> None:
+        box = self._page.boxes[population.name]
+        role = role_of(population)
+        look = {"facecolor": FACE[role], "edgecolor": EDGE, "zorder": 3}
+        look["linewidth"] = 0.8 * min(1.0, self._scale)
+        self._ax.add_patch(outline(box, role, **look))
         self._ax.text(
-            *self._to_data(pixels),
-            str(delay),
+            box.x,
+            box.y,
+            text,
             ha="center",
-            va="center",
-            fontsize=max(5.0, 0.85 * self._font),
-            color=_BACKWARD if back else _FORWARD,
-            zorder=2,
-            bbox={"boxstyle": "circle,pad=0.12", "facecolor": "white", "edgecolor": "none"},
+            va="center_baseline",
+            fontsize=self._font,
+            parse_math=False,
+            zorder=4,
         )
 
-    def _to_pixels(self, point: tuple[float, float]) -> tuple[float, float]:
-        x, y = self._ax.transData.transform(point)
-        return float(x), float(y)
+    def draw_wires(self) -> None:
+        style, labels = self._style, list[Point]()
+        for wire, curve in zip(style.wires, self._page.curves, strict=True):
+            patches = arrow(
+                curve,
+                head=style.head(wire),
+                both=wire.direction == "both",
+                width=style.width(wire) * min(1.0, self._scale),
+                dashed=style.dashed(wire),
+                color=COLOUR[wire.direction],
+                alpha=style.alpha,
+                zorder=1,
+            )
+            for patch in patches:
+                self._ax.add_patch(patch)
+            if style.labelled and wire.delay:
+                self._label(wire, curve, labels)
 
-    def _to_data(self, pixels: tuple[float, float]) -> tuple[float, float]:
-        x, y = self._ax.transData.inverted().transform(pixels)
-        return float(x), float(y)
+    def draw_legend(self) -> None:
+        if self._handles:
+            self._ax.legend(
+                handles=self._handles,
+                loc="lower center",
+                ncols=self._legend_columns,
+                frameon=False,
+                fontsize=max(5.0, min(FONT, self._font)),
+                borderaxespad=0.0,
+                handlelength=1.6,
+                columnspacing=1.2,
+            )
+
+    def _label(self, wire: Wire, curve: Curve, taken: list[Point]) -> None:
+        """Writes a delay beside or on its curve, where there is none yet, near the quieter end."""
+        room = 1.3 * self._font / 72 / self._scale
+        x, y = _free_place(self._label_places(wire, curve), taken, room)
+        taken.append((x, y))
+        self._ax.text(
+            x,
+            y,
+            str(wire.delay),
+            ha="center",
+            va="center",
+            fontsize=0.85 * self._font,
+            color=COLOUR[wire.direction],
+            zorder=2,
+            bbox={"boxstyle": "circle,pad=0.1", "facecolor": "white", "edgecolor": "none"},
+        )
+
+    def _label_places(self, wire: Wire, curve: Curve) -> list[Point]:
+        if len({x for x, _ in curve[0]}) == 1:  # straight up or down
+            x, y = point_on(curve[0], 0.5)
+            return [(x - 0.07 if x < self._page.boxes[wire.src].x else x + 0.07, y)]
+        if wire.src == wire.dst:
+            return [point_on(curve[0], 0.5)]
+        degree = self._style.degrees
+        if degree[wire.src] > degree[wire.dst]:
+            curve = reverse(curve)
+        return [point_on(s, t) for s in (curve[0], curve[-1]) for t in (0.35, 0.5, 0.2, 0.65)]
+
+
+def _free_place(places: list[Point], taken: list[Point], room: float) -> Point:
+    """The first place that is far enough from those taken, or the farthest."""
+
+    def distance(place: Point) -> float:
+        return min((math.dist(place, other) for other in taken), default=math.inf)
+
+    free = [place for place in places if distance(place) >= room]
+    return free[0] if free else max(places, key=distance)
+
+
+def _new_axes(page: Page, entries: int) -> Any:
+    wide = min(_LARGEST, max(page.width + 2 * _MARGIN, _NARROWEST))
+    rows = -(-entries // max(1, int(wide / _LEGEND_COLUMN)))
+    return new_axes(wide, min(_LARGEST, page.height + 2 * _MARGIN + _LEGEND_ROW * rows))

@@ -30,7 +30,8 @@ class Evaluation:
         (*lead, columns).
 
     Attributes:
-      arrays: what selections read: outputs by level, and past outputs.
+      weights: kernel and summed biases of each block, as they act.
+      arrays: what selections read: outputs by level, shown and hidden ones, and past outputs.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Evaluation:
         self._packing = circuit.packing
         self._lead = lead
         self._dtype = circuit.float_type
+        self.weights = circuit.acting_weights()
         self._drive = {("drive", name): value for name, value in drive.items()}
         self._past = past
         self.arrays: dict[Any, jax.Array] = {}
@@ -65,9 +67,8 @@ class Evaluation:
         """Computes the outputs of a level from those of the levels before it."""
         transforms = [*level.transforms, *((c, at) for c, at, _ in level.inner_transforms)]
         total = self._integrate(level, (*level.blocks, *level.inner_blocks), transforms)
-        self.arrays["level", level.index] = respond(
-            level.responses, total, len(self._lead), self._compute
-        )
+        outputs = respond(level.responses, total, len(self._lead), self._compute)
+        self._note(level, *level.parted(outputs))
 
     def enter(self, unit: Unit) -> tuple[jax.Array, jax.Array]:
         """What reaches a unit with a cycle from outside, and the biases from within.
@@ -80,17 +81,20 @@ class Evaluation:
             if level.entering.width:
                 total = self._integrate(level, level.blocks, level.transforms)
                 entering.append(level.entering({"level": total}))
-            within = {i: self._circuit.weights[i].total_bias() for i in level.inner_blocks}
+            within = {i: self.weights[i][1] for i in level.inner_blocks}
             bias = sums_of(level.from_inner_blocks, within)
             biases.append(jnp.zeros(level.width, self._dtype) if bias is None else bias)
         nothing = jnp.zeros((*self._lead, 0), self._dtype)
         return joined(entering or [nothing]), joined(biases)
 
-    def leave(self, unit: Unit, outputs: jax.Array) -> None:
-        """Notes the outputs of a unit, (*lead, width)."""
-        for level in unit.levels:
-            own = outputs[..., level.start : level.start + level.width]
-            self.arrays["level", level.index] = own
+    def leave(self, unit: Unit, outputs: Sequence[tuple[jax.Array, jax.Array]]) -> None:
+        """Notes the outputs of a unit with a cycle: of each level those shown, and the others."""
+        for level, parts in zip(unit.levels, outputs, strict=True):
+            self._note(level, *parts)
+
+    def _note(self, level: Level, shown: jax.Array, hidden: jax.Array) -> None:
+        self.arrays["level", level.index] = shown
+        self.arrays["hidden", level.index] = hidden
 
     def _integrate(
         self,
@@ -122,9 +126,9 @@ class Evaluation:
 
     def _sums(self, index: int) -> jax.Array:
         """The sums of a block."""
-        sources, weights = self._packing.blocks[index].sources, self._circuit.weights[index]
+        sources, (kernel, bias) = self._packing.blocks[index].sources, self.weights[index]
         arrays = {key: self._read(key) for key in sources.keys}
-        return product(weights.kernel[...], sources(arrays)) + weights.total_bias()
+        return product(kernel, sources(arrays), self._circuit.compute_dtype) + bias
 
     def _read(self, key: Any) -> jax.Array:
         if key not in self.arrays:
@@ -137,8 +141,8 @@ class Evaluation:
 
     def _output(self, name: str) -> jax.Array:
         """The output of one population, (*lead, size)."""
-        level, start, size = self._packing.places[name]
-        return self.arrays["level", level][..., start : start + size]
+        key, start, size = self._packing.places[name]
+        return self.arrays[key][..., start : start + size]
 
     def result(
         self,
@@ -213,9 +217,8 @@ def respond(
     """
     outputs, start = [], 0
     for response in responses:
-        width = response.count * response.size
-        total = totals[..., start : start + width]
-        start += width
+        total = totals[..., start : start + response.width]
+        start += response.width
         if response.compute is not None:
             assert compute is not None
             total = compute(response.compute, total)
@@ -223,16 +226,54 @@ def respond(
     return joined(outputs)
 
 
-def respond_backward(
-    responses: tuple[Response, ...], totals: jax.Array, d_outputs: jax.Array
-) -> jax.Array:
-    """The gradient of one step's sums, (B, width), for that of the outputs; without modules."""
-    d_totals, start = [], 0
+def pullback_inputs(
+    responses: tuple[Response, ...], totals: jax.Array
+) -> tuple[jax.Array | None, ...]:
+    """What :func:`respond_backward` needs of the sums of a sequence, for all steps at once.
+
+    Args:
+      responses: what the level consists of; without modules.
+      totals: (T, B, width).
+
+    Returns:
+      For each response (T, B, columns): the slopes where the activation treats every number by
+      itself, otherwise the sums; None where there is no activation.
+    """
+    inputs, start = [], 0
     for response in responses:
-        own = slice(start, start + response.count * response.size)
-        start = own.stop
-        _, pull = jax.vjp(lambda z, r=response: _activated(r, z, 1), totals[..., own])
-        d_totals += pull(d_outputs[..., own])
+        own = totals[..., start : start + response.width]
+        start += response.width
+        if response.activation is None:
+            inputs.append(None)
+        elif response.elementwise:
+            _, pull = jax.vjp(lambda z, r=response: _activated(r, z, 2), own)
+            inputs.append(pull(jnp.ones_like(own))[0])
+        else:
+            inputs.append(own)
+    return tuple(inputs)
+
+
+def respond_backward(
+    responses: tuple[Response, ...], inputs: Sequence[jax.Array | None], d_outputs: jax.Array
+) -> jax.Array:
+    """The gradient of one step's sums, (B, width), for that of the outputs; without modules.
+
+    Args:
+      responses: what the level consists of.
+      inputs: of this step, see :func:`pullback_inputs`.
+      d_outputs: (B, width).
+    """
+    d_totals, start = [], 0
+    for response, own in zip(responses, inputs, strict=True):
+        d_output = d_outputs[..., start : start + response.width]
+        start += response.width
+        if own is None:
+            d_totals.append(d_output)
+        elif response.elementwise:
+            d_totals.append(d_output * own)
+        else:
+            _, pull = jax.vjp(lambda z, r=response: _activated(r, z, 1), own)
+            d_totals += pull(d_output)
     return joined(d_totals)
 
 

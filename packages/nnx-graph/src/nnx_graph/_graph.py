@@ -1,25 +1,36 @@
 """PopulationGraph: named populations and delayed connections as one stateful module."""
 
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn, Self
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from nnx_stateful import (
     ACTIVATION_KEY,
     PyTree,
     StatefulModule,
     StatefulModuleOutput,
+    as_compute_dtype,
     has_rng_streams,
     scan_unroll,
     sequence_length,
 )
 
 from ._circuit import Circuit
-from ._draft import Draft
+from ._connectivity import Connectivity
+from ._data import spec_from_dict, spec_from_json, spec_to_dict, spec_to_json
+from ._dot import to_dot
+from ._draft import Draft, ModuleLike
+from ._drawing import draw_graph
+from ._edges import spec_from_edges
+from ._mermaid import to_mermaid
+from ._networkx import spec_from_networkx, spec_to_networkx
 from ._sequence import run_sequence
-from ._spec import Activation, GraphSpec, Population
-from ._validation import check_module, check_observation, check_reciprocal, whole_number
+from ._spec import Activation, Connection, GraphSpec, Population, Sign
+from ._summary import GraphSummary, summarize
+from ._validation import check_observation, checked_activation
 from ._view import ConnectionView, find_connection
 
 
@@ -46,9 +57,13 @@ class PopulationGraph(StatefulModule):
 
     Args:
       rngs: source of the initial weights; one key for each default connection.
+      compute_dtype: type that the operands of default connections are rounded to, for example
+        ``"bfloat16"``; what they add up to, weights, outputs and carry keep theirs. None for their
+        own.
 
     Raises:
-      TypeError: if ``rngs`` is not an ``nnx.Rngs``.
+      TypeError: if ``rngs`` is not an ``nnx.Rngs``, or ``compute_dtype`` names no type.
+      ValueError: if ``compute_dtype`` is a type that will not do.
 
     Example:
       >>> import jax.numpy as jnp
@@ -70,16 +85,23 @@ class PopulationGraph(StatefulModule):
 
     circuit: Circuit  # the engine, set by finalize
 
-    def __init__(self, rngs: nnx.Rngs):
+    def __init__(self, rngs: nnx.Rngs, compute_dtype: DTypeLike | None = None):
         if not isinstance(rngs, nnx.Rngs):
             raise TypeError(
                 f"PopulationGraph: expected rngs of type nnx.Rngs, got {type(rngs).__name__}; "
                 "pass nnx.Rngs(0)"
             )
-        self._draft: Draft | None = Draft(rngs)
+        dtype = as_compute_dtype("PopulationGraph", compute_dtype)
+        self._draft: Draft | None = Draft(rngs, dtype)
 
     def add_input(
-        self, name: str, size: int, *, input_from: str, activation: Activation | None = None
+        self,
+        name: str,
+        size: int,
+        *,
+        input_from: str,
+        activation: Activation | str | None = None,
+        sign: Sign | None = None,
     ) -> None:
         """Adds a population whose sum includes an entry of the observation.
 
@@ -88,6 +110,7 @@ class PopulationGraph(StatefulModule):
           size: number of units, and width of the entry.
           input_from: the entry of the observation.
           activation: see :meth:`add_population`.
+          sign: see :meth:`add_population`.
 
         Raises:
           ValueError, TypeError: see :meth:`add_population`.
@@ -99,7 +122,14 @@ class PopulationGraph(StatefulModule):
                 "observation, got None; use add_population for a population without one"
             )
         self._declare("add_input").add_population(
-            Population(name=name, size=size, activation=activation, input_from=input_from), None
+            Population(
+                name=name,
+                size=size,
+                activation=checked_activation(name, activation),
+                input_from=input_from,
+                sign=sign,
+            ),
+            None,
         )
 
     def add_population(
@@ -107,8 +137,9 @@ class PopulationGraph(StatefulModule):
         name: str,
         size: int,
         *,
-        activation: Activation | None = None,
-        compute: StatefulModule | None = None,
+        activation: Activation | str | None = None,
+        compute: ModuleLike | None = None,
+        sign: Sign | None = None,
     ) -> None:
         """Adds an internal population.
 
@@ -116,18 +147,29 @@ class PopulationGraph(StatefulModule):
           name: unique in the graph; free of "->" and "#".
           size: number of units.
           activation: a pure function applied to the sum (B, size), or to the output of
-            ``compute``, that keeps its shape; None for the identity.
+            ``compute``, that keeps its shape; or its name, see ``register_activation``; None for
+            the identity.
           compute: a module from the sum (B, size) to the output (B, size), with carry, extras,
-            metrics and statistics as any other.
+            metrics and statistics as any other; or the name under which ``register_module`` knows
+            it, or a :class:`Named` record of name and options.
+          sign: ``"excitatory"`` or ``"inhibitory"``: no weight of the linear maps that leave the
+            population is ever of the other sign (Dale's principle); None for either.
 
         Raises:
-          ValueError: if the name exists or is empty, or the size is below 1.
+          ValueError: if the name exists or is empty, the size is below 1, or nothing is registered
+            under the name of the activation or module.
           TypeError: if the name is no str, the size no int, the activation no function, or
             ``compute`` no StatefulModule.
           RuntimeError: if the graph is finalized.
         """
         self._declare("add_population").add_population(
-            Population(name=name, size=size, activation=activation), compute
+            Population(
+                name=name,
+                size=size,
+                activation=checked_activation(name, activation),
+                sign=sign,
+            ),
+            compute,
         )
 
     def add_output(
@@ -136,7 +178,8 @@ class PopulationGraph(StatefulModule):
         size: int,
         *,
         output_to: str | None = None,
-        activation: Activation | None = None,
+        activation: Activation | str | None = None,
+        sign: Sign | None = None,
     ) -> None:
         """Adds a population whose output is an entry of the graph's output.
 
@@ -145,6 +188,7 @@ class PopulationGraph(StatefulModule):
           size: number of units.
           output_to: the entry; by default the name.
           activation: see :meth:`add_population`.
+          sign: see :meth:`add_population`.
 
         Raises:
           ValueError: if another population has the same ``output_to``; see also
@@ -154,7 +198,14 @@ class PopulationGraph(StatefulModule):
         """
         entry = name if output_to is None else output_to
         self._declare("add_output").add_population(
-            Population(name=name, size=size, activation=activation, output_to=entry), None
+            Population(
+                name=name,
+                size=size,
+                activation=checked_activation(name, activation),
+                output_to=entry,
+                sign=sign,
+            ),
+            None,
         )
 
     def connect(
@@ -162,9 +213,12 @@ class PopulationGraph(StatefulModule):
         src: str,
         dst: str,
         *,
-        transform: StatefulModule | None = None,
+        transform: ModuleLike | None = None,
         delay: int = 0,
         reciprocal: bool = False,
+        connectivity: Connectivity | None = None,
+        frozen: bool = False,
+        share: str | None = None,
     ) -> None:
         """Adds a connection; further ones between the same populations run in parallel.
 
@@ -172,27 +226,38 @@ class PopulationGraph(StatefulModule):
           src: name of the source population.
           dst: name of the destination population.
           transform: a module from (B, size of src) to (B, size of dst); by default a linear map
-            with a bias. It acts on the delayed output, its carry is reset with the row.
+            with a bias. It acts on the delayed output, its carry is reset with the row. A name or
+            a :class:`Named` record stands for a registered module, as in :meth:`add_population`.
           delay: steps, at least 0.
           reciprocal: also connect ``dst`` to ``src``, with the same delay and own weights.
+          connectivity: which units of the linear map are connected, for example ``OneToOne()``,
+            ``FixedProbability(0.1)`` or ``LowRank(4)``; None for all. What is not connected stays
+            so whatever the optimiser does.
+          frozen: whether the linear map keeps its initial weights: they are no ``nnx.Param``.
+          share: connections of equal sizes with the same name here share the weights of their
+            linear map.
 
         Raises:
-          ValueError: if a population is unknown, the delay negative, or ``reciprocal`` is used
-            with a transform, with delay 0, or from a population to itself.
+          ValueError: if the connectivity does not fit the sizes, weights are shared between other
+            sizes or frozen as well, or one of the three is used with a transform; if a population
+            or the name of the transform is unknown, the delay negative,
+            or ``reciprocal`` is used with an instance as transform, with delay 0, or from a
+            population to itself.
           TypeError: if a name is no str, the delay no int, or ``transform`` no StatefulModule.
           RuntimeError: if the graph is finalized.
         """
-        draft = self._declare("connect")
-        draft.check_ends(src, dst)
-        hint = "a delay counts steps; 0 reads the output of the same step"
-        delay = whole_number(f"delay of {src!r} to {dst!r}", delay, 0, hint)
-        if transform is not None:
-            check_module(f"transform of {src!r} to {dst!r}", transform)
-        if reciprocal:
-            check_reciprocal(src, dst, delay, transform)
-        draft.add_connection(src, dst, delay, transform)
-        if reciprocal:
-            draft.add_connection(dst, src, delay, None)
+        self._declare("connect").add_connection(
+            Connection(
+                src=src,
+                dst=dst,
+                delay=delay,
+                connectivity=connectivity,
+                frozen=frozen,
+                share=share,
+            ),
+            transform,
+            reciprocal,
+        )
 
     def finalize(self) -> None:
         """Checks the declaration, draws the weights, and makes the graph usable.
@@ -204,6 +269,137 @@ class PopulationGraph(StatefulModule):
         """
         self.circuit = self._declare("finalize").build()
         self._draft = None
+
+    @classmethod
+    def from_spec(
+        cls, spec: GraphSpec, rngs: nnx.Rngs, modules: Mapping[str, StatefulModule] | None = None
+    ) -> Self:
+        """Builds and finalizes the graph of a declaration.
+
+        From rngs of the same seed it has the weights of the graph that was declared by calls,
+        unless those rngs served for anything else in between.
+
+        Args:
+          spec: for example another graph's :attr:`spec`.
+          rngs: source of the initial weights.
+          modules: those that the declaration holds as :class:`Unnamed`, by the name of the
+            population or connection: ``{"a": compute, "a->b": transform}``.
+
+        Raises:
+          ValueError: if the declaration is none that calls could have made, a module is missing,
+            or one is given for another place; see also :meth:`finalize`.
+          TypeError: if a field of the declaration or a module is of another type.
+
+        Example:
+          >>> from flax import nnx
+          >>> graph = PopulationGraph(nnx.Rngs(0))
+          >>> graph.add_input("a", 1, input_from="x")
+          >>> graph.add_output("b", 2, activation="tanh")
+          >>> graph.connect("a", "b", transform="gru")
+          >>> graph.finalize()
+          >>> PopulationGraph.from_spec(graph.spec, nnx.Rngs(0)).spec == graph.spec
+          True
+        """
+        graph = cls(rngs)
+        graph._declare("from_spec").add_spec(spec, modules or {})
+        graph.finalize()
+        return graph
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], rngs: nnx.Rngs) -> Self:
+        """Builds the graph that :meth:`to_dict` describes; see :func:`spec_from_dict`."""
+        return cls.from_spec(spec_from_dict(data), rngs)
+
+    @classmethod
+    def from_json(cls, text: str, rngs: nnx.Rngs) -> Self:
+        """Builds the graph that a JSON text describes; see :func:`spec_from_json`."""
+        return cls.from_spec(spec_from_json(text), rngs)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, rngs: nnx.Rngs, **options: Any) -> Self:
+        """Builds the graph that a networkx graph describes.
+
+        Args:
+          graph: directed or not, with parallel edges or without.
+          rngs: source of the initial weights.
+          **options: those of :func:`spec_from_networkx`: size, delay, activation, inputs, outputs.
+        """
+        return cls.from_spec(spec_from_networkx(graph, **options), rngs)
+
+    @classmethod
+    def from_edges(cls, edges: Any, sizes: Any, rngs: nnx.Rngs, **options: Any) -> Self:
+        """Builds a graph from an adjacency matrix or a list of edges.
+
+        Args:
+          edges: (N, N), source by destination; or pairs, see :func:`spec_from_edges`.
+          sizes: of the populations: one for all, one for each, or by name.
+          rngs: source of the initial weights.
+          **options: those of :func:`spec_from_edges`: names, delay, activation, inputs, outputs.
+        """
+        return cls.from_spec(spec_from_edges(edges, sizes, **options), rngs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the declaration as plain data; see :func:`spec_to_dict`."""
+        return spec_to_dict(self.spec)
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Returns the declaration as JSON; see :func:`spec_to_json`."""
+        return spec_to_json(self.spec, indent)
+
+    def to_networkx(self) -> Any:
+        """Returns the declaration as a networkx.MultiDiGraph; see :func:`spec_to_networkx`."""
+        return spec_to_networkx(self.spec)
+
+    def summary(self) -> GraphSummary:
+        """Returns what there is to know about populations and connections, in tables.
+
+        Before :meth:`finalize` it has what is known from the declaration alone: no levels, buffers
+        and parameters of custom modules.
+
+        Returns:
+          Records of populations, connections and totals; ``print`` shows them as text, and rich's
+          ``print`` as tables.
+
+        Example:
+          >>> graph = PopulationGraph(nnx.Rngs(0))
+          >>> graph.add_input("ear", 3, input_from="sound")
+          >>> graph.add_output("mouth", 2, activation=jnp.tanh)
+          >>> graph.connect("ear", "mouth", delay=4)
+          >>> graph.finalize()
+          >>> print(graph.summary())
+          PopulationGraph: 2 populations (1 input, 1 output), 1 connection
+          <BLANKLINE>
+          population  size  role    activation  level  bytes per row
+          ear            3  input                   0             48
+          mouth          2  output  tanh            1
+          <BLANKLINE>
+          connection  delay  transform  shape   parameters
+          ear->mouth      4  linear     3 to 2           8
+          <BLANKLINE>
+          8 parameters; 48 bytes of buffers per batch row
+        """
+        return summarize(self.spec, None if self._draft is not None else self._engine())
+
+    def draw(self, ax: Any = None) -> Any:
+        """Draws the graph on matplotlib axes and returns them; see :func:`draw_graph`."""
+        return draw_graph(self, ax)
+
+    def to_mermaid(self) -> str:
+        """Returns a Mermaid flowchart, which GitHub and many editors show as a picture.
+
+        Inputs are rounded, outputs hexagons, arrows that lead back dotted; numbers are delays.
+        Names may contain anything: nodes are ``p0``, ``p1``, ... in the order of declaration.
+        Mermaid itself draws up to 500 arrows unless it is told otherwise.
+        """
+        return to_mermaid(self.spec)
+
+    def to_dot(self) -> str:
+        """Returns a Graphviz digraph, for the command ``dot`` and what else reads its language.
+
+        Nodes have the names of the populations. Inputs are ellipses, outputs hexagons, edges that
+        lead back dashed; labels of edges are delays.
+        """
+        return to_dot(self.spec)
 
     @property
     def spec(self) -> GraphSpec:

@@ -1,36 +1,36 @@
-"""Where populations go in a picture: levels from left to right, few crossings."""
+"""Which way connections lead in a picture: levels from left to right, and what leads back."""
 
 import dataclasses
+import heapq
 from collections.abc import Iterable, Mapping
 
-from ._order import strong_components, topological_order
+from ._order import Edge, strong_components, topological_order
 from ._spec import GraphSpec
-
-_SWEEPS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Positions for drawing a graph.
+    """Levels for drawing a graph.
 
     Attributes:
-      positions: (level, height) by population; levels count from 0, heights are centred on 0 and
-        one unit apart within a level.
-      backward: names of the connections that lead against the levels, or stay on one.
+      levels: by population, from 0 at the left.
+      backward: names of the connections that lead against the levels, or stay on one. Each of them
+        is part of a cycle.
     """
 
-    positions: Mapping[str, tuple[int, float]]
+    levels: Mapping[str, int]
     backward: frozenset[str]
 
 
 def lay_out(spec: GraphSpec) -> Layout:
-    """Places each population right of whatever feeds it, as far as cycles allow.
+    """Places each population right of what feeds it, as far as cycles allow.
 
-    Connections without delay always lead right; of the delayed ones, each that does not close a
-    cycle with those before it does, too.
+    Connections without delay lead right, and so do those that are part of no cycle. Where only
+    delayed connections of a cycle arrive, the nearest source decides: the levels of a recurrent
+    network are distances from its inputs.
 
     Args:
-      spec: the declaration, without a cycle of delay 0.
+      spec: the declaration; one with a cycle of delay 0 is laid out too, so that it can be seen.
 
     Returns:
       The layout.
@@ -40,57 +40,71 @@ def lay_out(spec: GraphSpec) -> Layout:
       >>> a, b = Population(name="a", size=1), Population(name="b", size=1)
       >>> there, back = Connection(src="a", dst="b"), Connection(src="b", dst="a", delay=1)
       >>> layout = lay_out(GraphSpec((a, b), (there, back)))
-      >>> layout.positions, sorted(layout.backward)
-      ({'a': (0, 0.0), 'b': (1, 0.0)}, ['b->a'])
+      >>> layout.levels, sorted(layout.backward)
+      ({'a': 0, 'b': 1}, ['b->a'])
     """
-    edges = [(c.src, c.dst) for c in spec.connections if c.delay == 0]
-    for connection in spec.connections:
-        edge = connection.src, connection.dst
-        if connection.delay and not _closes_cycle(spec.names, edges, edge):
-            edges.append(edge)
-    levels: dict[str, int] = {}
-    for name in topological_order(spec.names, edges):
-        levels[name] = max((levels[a] + 1 for a, b in edges if b == name), default=0)
+    edges = [(c.src, c.dst) for c in spec.connections if c.src != c.dst]
+    components = strong_components(spec.names, edges)
+    home = {name: number for number, group in enumerate(components) for name in group}
+    strict = [(a, b) for a, b in edges if home[a] != home[b]]
+    strict += _without_cycles(spec, [(c.src, c.dst) for c in spec.connections if c.delay == 0])
+    fed = {b for _, b in edges}
+    starts = [p.name for p in spec.populations if p.input_from is not None or p.name not in fed]
+    order = [*starts, *(name for group in components for name in group)]
+    levels = _levels(order, len(starts), set(strict), dict.fromkeys(edges))
     backward = frozenset(c.name for c in spec.connections if levels[c.dst] <= levels[c.src])
-    columns = _untangle(spec.names, levels, edges)
-    positions = {
-        name: (level, (len(column) - 1) / 2 - row)
-        for level, column in enumerate(columns)
-        for row, name in enumerate(column)
-    }
-    return Layout({name: positions[name] for name in spec.names}, backward)
+    return Layout({name: levels[name] for name in spec.names}, backward)
 
 
-def _closes_cycle(
-    names: Iterable[str], edges: list[tuple[str, str]], edge: tuple[str, str]
-) -> bool:
-    if edge[0] == edge[1]:
-        return True
-    return any(set(edge) <= set(group) for group in strong_components(list(names), [*edges, edge]))
+def _without_cycles(spec: GraphSpec, edges: list[Edge]) -> list[Edge]:
+    """The edges, less those that close a cycle with the ones before them."""
+    edges = [(a, b) for a, b in edges if a != b]
+    if len(topological_order(spec.names, edges)) == len(spec.names):
+        return edges
+    kept: list[Edge] = []
+    for edge in edges:
+        if len(topological_order(spec.names, [*kept, edge])) == len(spec.names):
+            kept.append(edge)
+    return kept
 
 
-def _untangle(
-    names: Iterable[str], levels: Mapping[str, int], edges: list[tuple[str, str]]
-) -> list[list[str]]:
-    """Orders each level by the mean place of its neighbours, left to right and back again."""
-    columns: list[list[str]] = [[] for _ in range(max(levels.values(), default=-1) + 1)]
-    for name in names:
-        columns[levels[name]].append(name)
-    neighbours: dict[str, list[str]] = {name: [] for name in levels}
+def _levels(
+    order: list[str], starts: int, strict: set[Edge], edges: Iterable[Edge]
+) -> dict[str, int]:
+    """Takes populations from left to right, each as soon as what feeds it allows.
+
+    Args:
+      order: where to begin, and to begin anew when nothing that is left can be reached.
+      starts: so many of ``order`` are at level 0 unless strict edges reach them.
+      strict: edges that must lead right, without a cycle.
+      edges: all edges, these among them.
+    """
+    after: dict[str, list[str]] = {name: [] for name in order}
+    waiting = dict.fromkeys(order, 0)
     for a, b in edges:
-        neighbours[a].append(b)
-        neighbours[b].append(a)
-    for sweep in range(_SWEEPS):
-        step = 1 if sweep % 2 == 0 else -1
-        for level in range(len(columns))[::step]:
-            place = {n: (i + 0.5) / len(c) for c in columns for i, n in enumerate(c)}
-            behind = {
-                name: [place[n] for n in neighbours[name] if (level - levels[n]) * step > 0]
-                for name in columns[level]
-            }
-            columns[level].sort(
-                key=lambda name, behind=behind, place=place: (
-                    sum(behind[name]) / len(behind[name]) if behind[name] else place[name]
-                )
-            )
-    return columns
+        after[a].append(b)
+        waiting[b] += (a, b) in strict
+    bound = {name for name in order if waiting[name]}
+    floor = dict.fromkeys(order, 0)
+    rank = {name: number for number, name in enumerate(dict.fromkeys(order))}
+    queue = [(0, rank[name], name) for name in order[:starts] if name not in bound]
+    heapq.heapify(queue)
+    levels: dict[str, int] = {}
+    rest = iter(order)
+    while len(levels) < len(after):
+        if not queue:
+            name = next(name for name in rest if name not in levels and name not in bound)
+            queue = [(0, rank[name], name)]
+        level, _, name = heapq.heappop(queue)
+        if name in levels:
+            continue
+        levels[name] = level
+        for other in after[name]:
+            if (name, other) in strict:
+                waiting[other] -= 1
+                floor[other] = max(floor[other], level + 1)
+                if not waiting[other]:
+                    heapq.heappush(queue, (floor[other], rank[other], other))
+            elif other not in bound:
+                heapq.heappush(queue, (level + 1, rank[other], other))
+    return levels

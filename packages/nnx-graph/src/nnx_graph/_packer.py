@@ -1,13 +1,14 @@
 """How a lowered graph is packed: which populations and connections go together, and where."""
 
-import dataclasses
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ._elementwise import is_elementwise
 from ._packing import Block, Level, Locate, Packing, Response, Ring, Unit
 from ._plan import Plan
 from ._selection import Piece, Selection
-from ._spec import Connection, Population
+from ._spec import Activation, Connection, Population
 
 MAX_PRODUCTS = 8
 """So many single products may compute what enters a level; beyond, they are batched by shape."""
@@ -34,11 +35,16 @@ class _Packer:
         self._places: dict[str, tuple[int, int, int]] = {}
         self._unit_columns: dict[str, int] = {}
         self._ring_columns: dict[str, int] = {}
+        self._shown: dict[int, int] = {}  # number of columns by level
         self._blocks: list[Block] = []
+        self._readers: dict[str, list[str]] = {}
+        for connection in plan.spec.connections:
+            self._readers.setdefault(connection.src, []).append(connection.dst)
 
     def run(self) -> Packing:
         plan = self._plan
         groups = self._unit_members()
+        self._cyclic = [cyclic for _, cyclic in groups]
         for number, (members, _) in enumerate(groups):
             for name in members:
                 self._home[name] = number
@@ -48,6 +54,7 @@ class _Packer:
             offset = 0
             for level in unit:
                 column = 0
+                self._shown[index] = self._shown_width(level)
                 for name in level:
                     self._places[name] = (index, column, self._sizes[name])
                     self._unit_columns[name] = offset + column
@@ -63,7 +70,7 @@ class _Packer:
             plan=plan,
             units=units,
             blocks=tuple(self._blocks),
-            places=self._places,
+            places={name: self._outside(name) for name in plan.populations},
             rings=rings,
             drives=self._drives(levels),
             locate=self._locate,
@@ -105,6 +112,7 @@ class _Packer:
         def order(name: str) -> tuple[int, ...]:
             population = plan.populations[name]
             return (
+                not self._is_shown(name),
                 population.has_compute,
                 activations[population.activation],
                 population.size,
@@ -148,7 +156,7 @@ class _Packer:
             for name in names:
                 self._ring_columns[name] = column
                 column += self._sizes[name]
-            remembered = Selection.of(self._in_level(name) for name in names)
+            remembered = Selection.of(map(self._outside, names))
             rings[ring] = Ring(self._plan.ring_lengths[names[0]], remembered)
         return rings
 
@@ -159,10 +167,20 @@ class _Packer:
         level, start, size = self._places[name]
         return ("level", level), start, size
 
+    def _outside(self, name: str) -> Piece:
+        """Where a population's output is found once its unit was evaluated."""
+        level, start, size = self._places[name]
+        shown = self._shown[level]
+        return (
+            (("level", level), start, size)
+            if start < shown
+            else (("hidden", level), start - shown, size)
+        )
+
     def _locate(self, connection: Connection) -> tuple[Any, int]:
         src = connection.src
         if not connection.delay:
-            return self._in_level(src)[:2]
+            return self._outside(src)[:2]
         return ("past", self._ring_name(src), connection.delay), self._ring_columns[src]
 
     def _unit(self, levels: list[list[str]], cyclic: bool) -> Unit:
@@ -230,12 +248,13 @@ class _Packer:
         for population in populations:
             columns[population.name] = width
             width += population.size
-        blocks, from_blocks = self._family(names, False, None)
-        inner, from_inner = self._family(names, True, in_cycle)
+        blocks, from_blocks, _ = self._family(names, False, None)
+        inner, from_inner, into_inner = self._family(names, True, in_cycle)
         return Level(
             index=self._places[names[0]][0],
             start=start,
             width=width,
+            shown=self._shown[self._places[names[0]][0]],
             entering=Selection.of(
                 ("level", columns[p.name], p.size) for p in populations if self._is_entered(p)
             ),
@@ -245,6 +264,7 @@ class _Packer:
             inner_blocks=inner,
             from_blocks=from_blocks,
             from_inner_blocks=from_inner,
+            into_inner_blocks=into_inner,
             transforms=tuple(
                 (c, columns[name])
                 for name in names
@@ -259,6 +279,16 @@ class _Packer:
             ),
         )
 
+    def _shown_width(self, names: Iterable[str]) -> int:
+        return sum(self._sizes[name] for name in names if self._is_shown(name))
+
+    def _is_shown(self, name: str) -> bool:
+        """Whether more than a unit with a cycle reads a population."""
+        if not self._cyclic[self._home[name]]:
+            return True
+        leaving = any(self._home[dst] != self._home[name] for dst in self._readers.get(name, ()))
+        return leaving or self._plan.populations[name].output_to is not None
+
     def _is_entered(self, population: Population) -> bool:
         """Whether anything reaches a population from outside of its unit."""
         name = population.name
@@ -268,21 +298,26 @@ class _Packer:
 
     def _family(
         self, names: list[str], inner: bool, in_cycle: Locate | None
-    ) -> tuple[tuple[int, ...], Selection | None]:
-        """Blocks of the connections into a level from within its unit, or from without."""
+    ) -> tuple[tuple[int, ...], Selection | None, tuple[Selection, ...]]:
+        """Blocks of the connections into a level from within its unit, or from without.
+
+        Returns:
+          Their indices, their sums in the order of the level's columns, and for each of them the
+          columns of the level in the order of its sums.
+        """
         products: dict[Any, list[str]] = {}
         for name in names:
             if signature := self._signature(name, inner):
                 products.setdefault(signature, []).append(name)
         if not products:
-            return (), None
+            return (), None, ()
         shapes: dict[Any, list[list[str]]] = {}
         for number, destinations in enumerate(products.values()):
             rows = sum(self._sizes[c.src] for c in self._incoming(destinations[0], inner))
             shape = (_next_power(rows), sum(self._sizes[name] for name in destinations))
             key = shape if len(products) > MAX_PRODUCTS else number
             shapes.setdefault(key, []).append(destinations)
-        indices, found = [], {}
+        indices, found, into = [], {}, []
         for batch in shapes.values():
             block = self._block(batch, inner, in_cycle)
             indices.append(len(self._blocks))
@@ -291,13 +326,16 @@ class _Packer:
                 for name in destinations:
                     found[name] = (("block", indices[-1]), column)
                     column += self._sizes[name]
+            into.append(
+                Selection.of(self._in_level(name) for batch in block.destinations for name in batch)
+            )
             self._blocks.append(block)
 
         def piece(name: str) -> Piece:
             key, start = found.get(name, (None, 0))
             return key, start, self._sizes[name]
 
-        return tuple(indices), Selection.of(map(piece, names))
+        return tuple(indices), Selection.of(map(piece, names)), tuple(into)
 
     def _block(self, batch: list[list[str]], inner: bool, in_cycle: Locate | None) -> Block:
         sorted_reads = [
@@ -327,7 +365,22 @@ class _Packer:
             connections=tuple(connections.items()),
             sources=self._selection(sorted_reads, rows, self._locate),
             cycle_sources=in_cycle and self._selection(sorted_reads, rows, in_cycle),
+            cycle_reads=self._reads_by_delay(sorted_reads, rows) if in_cycle else (),
         )
+
+    def _reads_by_delay(
+        self, batch: Sequence[Sequence[Connection]], rows: int
+    ) -> tuple[tuple[int, Selection], ...]:
+        def read_with(delay: int) -> Locate:
+            def locate(connection: Connection) -> tuple[Any, int]:
+                if connection.delay != delay:
+                    return None, 0
+                return "unit", self._unit_columns[connection.src]
+
+            return locate
+
+        delays = sorted({connection.delay for reads in batch for connection in reads})
+        return tuple((k, self._selection(batch, rows, read_with(k))) for k in delays)
 
     def _read_order(self, connection: Connection) -> tuple[int, ...]:
         level, column, _ = self._places[connection.src]
@@ -358,17 +411,26 @@ class _Packer:
 
 
 def _responses(populations: list[Population]) -> tuple[Response, ...]:
-    """Joins populations side by side of equal size and activation that have no module."""
+    """Joins populations side by side that respond alike and have no module."""
     responses: list[Response] = []
-    for p in populations:
-        last = responses[-1] if responses else None
-        alike = last and (last.activation, last.size, last.compute) == (p.activation, p.size, None)
-        if last and alike and not p.has_compute:
-            responses[-1] = dataclasses.replace(last, count=last.count + 1)
-        else:
-            compute = p.name if p.has_compute else None
-            responses.append(Response(p.activation, p.size, 1, compute))
+    for (activation, compute), group in itertools.groupby(populations, _respond_alike):
+        sizes = [population.size for population in group]
+        width = sum(sizes)
+        if compute is None and all(_is_elementwise(activation, size, width) for size in set(sizes)):
+            responses.append(Response(activation, width, 1, elementwise=True))
+            continue
+        for size, alike in itertools.groupby(sizes):
+            responses.append(Response(activation, size, len(list(alike)), compute=compute))
     return tuple(responses)
+
+
+def _respond_alike(population: Population) -> tuple[Activation | None, str | None]:
+    """What tells responses apart, besides the size."""
+    return population.activation, population.name if population.has_compute else None
+
+
+def _is_elementwise(activation: Activation | None, size: int, width: int) -> bool:
+    return activation is None or is_elementwise(activation, size, width)
 
 
 def _next_power(number: int) -> int:

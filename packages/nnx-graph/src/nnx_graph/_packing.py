@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jaxtyping import Array
+
 from ._plan import Plan
 from ._selection import Piece, Selection
 from ._spec import Activation, Connection
@@ -32,6 +34,8 @@ class Block:
       connections: for each connection its product, first row, place among the reads, first column.
       sources: selects what is read from the arrays of one step or sequence, (..., n * rows).
       cycle_sources: the same within the scan of a unit with a cycle; None elsewhere.
+      cycle_reads: for each delay of its connections, the unit's columns that are read with it, in
+        their place among the sources; of a unit with a cycle.
     """
 
     reads: tuple[tuple[tuple[str, int], ...], ...]
@@ -41,6 +45,7 @@ class Block:
     connections: tuple[tuple[str, tuple[int, int, int, int]], ...]
     sources: Selection
     cycle_sources: Selection | None = None
+    cycle_reads: tuple[tuple[int, Selection], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,15 +54,22 @@ class Response:
 
     Attributes:
       activation: of one population, or None.
-      size: of each population.
-      count: number of populations.
+      size: of each population; of all together where the activation treats every number by itself.
+      count: number of populations that the activation sees one by one.
+      elementwise: whether the activation treats every number by itself.
       compute: name of the population whose own module comes first; None where there is none.
     """
 
     activation: Activation | None
     size: int
     count: int
+    elementwise: bool = False
     compute: str | None = None
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.size * self.count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +80,7 @@ class Level:
       index: number of the level in the graph.
       start: its first column among those of its unit.
       width: number of columns.
+      shown: so many columns come first that the rest of the graph, or its user, reads.
       entering: the columns that anything reaches from outside of the unit, in a cyclic unit.
       entering_start: the first of them among those of the unit.
       responses: from sums to outputs, from the first column to the last.
@@ -76,6 +89,7 @@ class Level:
       inner_blocks: indices of those from within the unit.
       from_blocks: selects the sums of ``blocks``; None if there are none.
       from_inner_blocks: selects the sums of ``inner_blocks``.
+      into_inner_blocks: for each of ``inner_blocks``, the columns of the level that it computes.
       transforms: connections from other units, or any in a unit without a cycle, with a module of
         their own, and their first column.
       inner_transforms: those from within the unit; also what they read in the scan of the cycle.
@@ -84,6 +98,7 @@ class Level:
     index: int
     start: int
     width: int
+    shown: int
     entering: Selection
     entering_start: int
     responses: tuple[Response, ...]
@@ -91,8 +106,24 @@ class Level:
     inner_blocks: tuple[int, ...]
     from_blocks: Selection | None
     from_inner_blocks: Selection | None
+    into_inner_blocks: tuple[Selection, ...]
     transforms: tuple[tuple[Connection, int], ...]
     inner_transforms: tuple[tuple[Connection, int, Piece], ...]
+
+    @property
+    def parts(self) -> tuple[Selection, Selection]:
+        """The columns of the unit that are shown, and the others of the level."""
+        others = self.width - self.shown
+        return (
+            Selection((("unit", self.start, self.shown),)),
+            Selection((("unit", self.start + self.shown, others),)),
+        )
+
+    def parted(self, outputs: Array) -> tuple[Array, Array]:
+        """Outputs of the level, (*lead, width), as those that are shown and the others."""
+        if self.shown == self.width:
+            return outputs, outputs[..., :0]
+        return outputs[..., : self.shown], outputs[..., self.shown :]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +169,8 @@ class Packing:
       plan: the lowered declaration.
       units: in the order of evaluation.
       blocks: all of them.
-      places: level, first column and size of each population.
+      places: where the output of each population is found, once its unit was evaluated: in the
+        array ``("level", i)``, or in ``("hidden", i)`` if only the unit with a cycle reads it.
       rings: the ring buffers, by name.
       drives: selects what enters each level from outside, by level; for the input populations.
       locate: where a connection's source is found outside the scan of a cycle.
@@ -147,7 +179,7 @@ class Packing:
     plan: Plan
     units: tuple[Unit, ...] = dataclasses.field(compare=False, repr=False)
     blocks: tuple[Block, ...] = dataclasses.field(compare=False, repr=False)
-    places: Mapping[str, tuple[int, int, int]] = dataclasses.field(compare=False, repr=False)
+    places: Mapping[str, Piece] = dataclasses.field(compare=False, repr=False)
     rings: Mapping[str, Ring] = dataclasses.field(compare=False, repr=False)
     drives: Mapping[int, Selection] = dataclasses.field(compare=False, repr=False)
     locate: Locate = dataclasses.field(compare=False, repr=False)

@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int
 
 Key = Any
 """Hashable; names an array."""
@@ -92,7 +93,7 @@ def add_columns(total: Array, additions: Sequence[tuple[Selection, Array]]) -> A
     """Adds selected columns back to where they came from: the transpose of selecting.
 
     Args:
-      total: (*lead, width), an array from which selections take all of their pieces.
+      total: (*lead, width), an array from which selections take all of their pieces but zeros.
       additions: selections, and what to add to the columns that each of them takes.
 
     Example:
@@ -111,9 +112,10 @@ def add_columns(total: Array, additions: Sequence[tuple[Selection, Array]]) -> A
     sources = []  # (first column, end, what to add)
     for selection, columns in additions:
         offset = 0
-        for _, start, width in selection.pieces:
-            sources.append((start, start + width, columns[..., offset : offset + width]))
-            edges |= {start, start + width}
+        for key, start, width in selection.pieces:
+            if key is not None:
+                sources.append((start, start + width, columns[..., offset : offset + width]))
+                edges |= {start, start + width}
             offset += width
     parts = []
     for begin, end in itertools.pairwise(sorted(edges)):
@@ -123,6 +125,39 @@ def add_columns(total: Array, additions: Sequence[tuple[Selection, Array]]) -> A
                 part = part + columns[..., begin - start : end - start]
         parts.append(part)
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
+
+
+def write_columns(
+    sequence: Float[Array, "time *lead width"],
+    time: Int[ArrayLike, ""],
+    selection: Selection,
+    values: Float[Array, "steps *lead columns"],
+) -> Float[Array, "time *lead width"]:
+    """Writes what is selected to consecutive steps of a sequence, where nothing was written before.
+
+    Args:
+      sequence: zeros where it was not written yet.
+      time: the first of the steps.
+      selection: selects, from one array, what to write, in its place; zeros write nothing.
+      values: the array of that selection.
+
+    Example:
+      >>> select = Selection.of([(None, 0, 1), ("a", 1, 1)])
+      >>> write_columns(jnp.zeros((2, 2)), 1, select, jnp.array([[5.0, 7.0]])).tolist()
+      [[0.0, 0.0], [0.0, 7.0]]
+    """
+    if len(selection.pieces) > MAX_SLICES:
+        (key,) = selection.keys
+        known = jax.lax.dynamic_slice_in_dim(sequence, time, values.shape[0], 0)
+        added = known + selection({key: values})
+        return jax.lax.dynamic_update_slice_in_dim(sequence, added, time, 0)
+    place, zeros = 0, [0] * (sequence.ndim - 2)
+    for key, start, width in selection.pieces:
+        if key is not None:
+            columns = values[..., start : start + width]
+            sequence = jax.lax.dynamic_update_slice(sequence, columns, (time, *zeros, place))
+        place += width
+    return sequence
 
 
 def _columns(array: Array, start: int, width: int) -> Array:

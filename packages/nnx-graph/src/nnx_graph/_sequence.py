@@ -16,7 +16,7 @@ from nnx_stateful import (
 )
 
 from ._circuit import Circuit
-from ._cycle import Blocks, run_cycle
+from ._cycle import Cycle, run_cycle
 from ._cycle_modules import run_cycle_of_modules
 from ._evaluation import Evaluation
 from ._packing import Unit
@@ -66,24 +66,21 @@ def run_sequence(
         return ring_write_sequence(*ring(name), values, done)
 
     evaluation = Evaluation(circuit, run, state, rollout_extras, lead, drive, past)
-    blocks, parts = Blocks(packing.blocks), []
+    parts = []
     for unit in packing.units:
         if not unit.cyclic:
             for level in unit.levels:
                 evaluation.evaluate(level)
             continue
+        cycle = Cycle(unit, packing.blocks, circuit.compute_dtype)
         entering, bias = evaluation.enter(unit)
-        kernels = {
-            index: circuit.weights[index].kernel[...]
-            for level in unit.levels
-            for index in level.inner_blocks
-        }
+        kernels = {index: evaluation.weights[index][0] for index in cycle.blocks}
         history = _history(unit, state, lead[1], dtype)
         valid = _valid_reads(unit, done)
         if unit.modules or entering.dtype != dtype:
-            columns, part = run_cycle_of_modules(
+            levels, part = run_cycle_of_modules(
                 unit,
-                blocks,
+                cycle,
                 kernels,
                 circuit.groups,
                 state,
@@ -96,8 +93,8 @@ def run_sequence(
             )
             parts.append(part)
         else:
-            columns: Any = run_cycle(unit, blocks, kernels, bias, entering, history, valid)
-        evaluation.leave(unit, columns)
+            levels = run_cycle(cycle, kernels, bias, entering, history, valid)
+        evaluation.leave(unit, levels)
     return evaluation.result(write, outputs, parts)
 
 

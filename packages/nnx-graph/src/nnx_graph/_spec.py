@@ -2,15 +2,72 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Literal
 
 from jax.typing import ArrayLike
 from jaxtyping import Array
+
+from ._connectivity import Connectivity
+from ._plain import Items, Plain, plain_items
+
+Sign = Literal["excitatory", "inhibitory"]
+"""Of all weights that leave a population (Dale's principle): none negative, or none positive."""
 
 Activation = Callable[[Array], ArrayLike]
 """A pure function of a population's summed input (B, size), of the same shape.
 
 What it returns is cast to the type of the sum.
 """
+
+
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
+class Named:
+    """A registered module, by name, with options for making it.
+
+    Args:
+      name: under which ``register_module`` knows it.
+      **options: plain data that is passed on by name; lists count as tuples.
+
+    Attributes:
+      name: as given.
+      options: names and values, ordered by name.
+
+    Raises:
+      TypeError: if the name is no str, or an option no plain data.
+      ValueError: if an option is not finite.
+
+    Example:
+      >>> Named("lru", r_max=0.9, r_min=0.5)
+      Named('lru', r_max=0.9, r_min=0.5)
+    """
+
+    name: str
+    options: Items
+
+    def __init__(self, name: str, /, **options: Plain):
+        if not isinstance(name, str):
+            raise TypeError(
+                f"Named: expected a name of type str, got {name!r} of type {type(name).__name__}; "
+                "pass the name of a registered module, for example 'gru'"
+            )
+        object.__setattr__(self, "name", name)
+        items = plain_items(options, f"Named({name!r}): options")
+        object.__setattr__(self, "options", tuple(sorted(items)))
+
+    def __repr__(self) -> str:
+        options = [f"{name}={value!r}" for name, value in self.options]
+        return f"Named({', '.join([repr(self.name), *options])})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Unnamed:
+    """A module that was given as an instance, which the declaration cannot hold.
+
+    Attributes:
+      class_name: of the instance.
+    """
+
+    class_name: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,7 +83,9 @@ class Population:
         population reads no observation.
       output_to: the entry of the graph's output that holds this population's output; None if it
         is internal.
-      has_compute: whether a module of its own turns the sum into the output.
+      compute: the module that turns the sum into the output; None for none.
+      sign: of all weights that leave it by default connections; None for either.
+      attributes: whatever else is known about it, by name; nothing here reads them.
 
     Example:
       >>> Population(name="hand", size=4, input_from="touch").input_from
@@ -38,7 +97,17 @@ class Population:
     activation: Activation | None = None
     input_from: str | None = None
     output_to: str | None = None
-    has_compute: bool = False
+    compute: Named | Unnamed | None = None
+    sign: Sign | None = None
+    attributes: Items = ()
+
+    def __post_init__(self):
+        _make_plain(self, f"Population {self.name!r}")
+
+    @property
+    def has_compute(self) -> bool:
+        """Whether a module of its own turns the sum into the output."""
+        return self.compute is not None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,8 +120,13 @@ class Connection:
       delay: steps between leaving and arriving, at least 0. With 0 the destination sees the
         source's output of the same step.
       index: 0 for the first connection from ``src`` to ``dst``, 1 for the next parallel one, ...
-      has_transform: whether a module of its own maps (B, size of src) to (B, size of dst);
-        otherwise a linear map with a bias does.
+      transform: the module that maps (B, size of src) to (B, size of dst); None for a linear map
+        with a bias.
+      connectivity: which units of the linear map are connected; None for all.
+      frozen: whether the linear map keeps its initial weights.
+      share: name under which connections of equal sizes share the weights of the linear map; None
+        for own ones.
+      attributes: whatever else is known about it, by name; nothing here reads them.
 
     Example:
       >>> Connection(src="hand", dst="arm", delay=1).name
@@ -63,7 +137,19 @@ class Connection:
     dst: str
     delay: int = 0
     index: int = 0
-    has_transform: bool = False
+    transform: Named | Unnamed | None = None
+    connectivity: Connectivity | None = None
+    frozen: bool = False
+    share: str | None = None
+    attributes: Items = ()
+
+    def __post_init__(self):
+        _make_plain(self, f"Connection {self.src!r} to {self.dst!r}")
+
+    @property
+    def has_transform(self) -> bool:
+        """Whether a module of its own takes the place of the linear map."""
+        return self.transform is not None
 
     @property
     def name(self) -> str:
@@ -79,6 +165,7 @@ class GraphSpec:
     Attributes:
       populations: in the order of declaration, which breaks ties in the order of evaluation.
       connections: in the order of declaration.
+      attributes: whatever else is known about the graph, by name; nothing here reads them.
 
     Example:
       >>> spec = GraphSpec((Population(name="a", size=2), Population(name="b", size=3)), ())
@@ -88,6 +175,10 @@ class GraphSpec:
 
     populations: tuple[Population, ...]
     connections: tuple[Connection, ...]
+    attributes: Items = ()
+
+    def __post_init__(self):
+        _make_plain(self, "GraphSpec")
 
     def population(self, name: str) -> Population:
         """Returns the population of that name.
@@ -114,3 +205,8 @@ class GraphSpec:
     def outputs(self) -> tuple[Population, ...]:
         """The populations whose output is an entry of the graph's output."""
         return tuple(p for p in self.populations if p.output_to is not None)
+
+
+def _make_plain(record: Population | Connection | GraphSpec, where: str) -> None:
+    """Gives the attributes of a new record their hashable form."""
+    object.__setattr__(record, "attributes", plain_items(record.attributes, f"{where}: attributes"))

@@ -1,8 +1,7 @@
 """What a declaration must be like, and what to do where it is not."""
 
-import difflib
 import operator
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,60 +9,62 @@ import jax.numpy as jnp
 from flax import nnx
 from nnx_stateful import StatefulModule
 
+from ._hints import near_names
 from ._order import shortest_cycle
-from ._spec import Connection, GraphSpec, Population
+from ._registry import activation_called, check_module_name, name_of_activation
+from ._spec import Connection, GraphSpec, Named, Population
 
 _RESERVED = ("->", "#")
 
 
-def check_name(kind: str, name: Any) -> None:
+def check_name(where: str, kind: str, name: Any) -> None:
     """Raises unless ``name`` can name a population, an input entry or an output entry."""
     if not isinstance(name, str):
         raise TypeError(
-            f"PopulationGraph: expected {kind} of type str, got {name!r} of type "
+            f"{where}: expected {kind} of type str, got {name!r} of type "
             f"{type(name).__name__}; use {str(name)!r}"
         )
     if not name:
-        raise ValueError(
-            f"PopulationGraph: expected {kind} of at least one character, got ''; name it"
-        )
+        raise ValueError(f"{where}: expected {kind} of at least one character, got ''; name it")
 
 
-def check_population_name(name: Any, known: Collection[str]) -> None:
+def check_population_name(where: str, name: Any, known: Collection[str]) -> None:
     """Raises unless ``name`` is new and leaves connection names unambiguous."""
-    check_name("a population name", name)
+    check_name(where, "a population name", name)
     found = next((mark for mark in _RESERVED if mark in name), None)
     if found:
         raise ValueError(
-            f"PopulationGraph: expected a population name without {found!r}, which names "
-            f"connections ('a->b', 'a->b#1'), got {name!r}; use another character"
+            f"{where}: expected a population name without {found!r}, which names connections "
+            f"('a->b', 'a->b#1'), got {name!r}; use another character"
         )
     if name in known:
         raise ValueError(
-            f"PopulationGraph: expected a new population name, got {name!r}, which exists; "
-            "choose another, or connect to the existing population"
+            f"{where}: expected a new population name, got {name!r}, which exists; choose another, "
+            "or connect to the existing population"
         )
 
 
-def check_known(role: str, name: Any, known: Collection[str]) -> None:
+def check_known(where: str, role: str, name: Any, known: Collection[str]) -> None:
     """Raises unless a population of that name has been declared; suggests the nearest ones."""
-    check_name(f"the {role} of a connection", name)
+    check_name(where, f"the {role} of a connection", name)
     if name in known:
         return
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    if near:
-        hint = f"did you mean {' or '.join(map(repr, near))}?"
-    elif known:
-        hint = f"there are {', '.join(map(repr, known))}; add the population before connecting it"
-    else:
-        hint = "there are no populations yet; add the population before connecting it"
-    raise ValueError(
-        f"PopulationGraph.connect: expected the name of a population as {role}, "
-        f"got {name!r}; {hint}"
-    )
+    there = f"there are {', '.join(map(repr, known))}" if known else "there are no populations yet"
+    hint = near_names(name, known) or f"{there}; add the population before connecting it"
+    raise ValueError(f"{where}: expected the name of a population as {role}, got {name!r}; {hint}")
 
 
-def whole_number(what: str, value: Any, smallest: int, hint: str) -> int:
+def check_entry(where: str, what: str, entry: Any, taken: Mapping[str, str]) -> None:
+    """Raises unless ``entry`` can name an entry of the output that no population has taken."""
+    check_name(where, what, entry)
+    if entry in taken:
+        raise ValueError(
+            f"{where}: {what}: expected an entry of its own, got {entry!r}, which holds the output "
+            f"of {taken[entry]!r}; choose another output_to"
+        )
+
+
+def whole_number(where: str, value: Any, smallest: int, hint: str) -> int:
     """Returns ``value`` as an int; raises unless it is a whole number of at least ``smallest``."""
     try:
         if isinstance(value, bool):
@@ -71,45 +72,63 @@ def whole_number(what: str, value: Any, smallest: int, hint: str) -> int:
         number = operator.index(value)
     except TypeError:
         raise TypeError(
-            f"PopulationGraph: {what}: expected an int, got {value!r} of type "
-            f"{type(value).__name__}; {hint}"
+            f"{where}: expected an int, got {value!r} of type {type(value).__name__}; {hint}"
         ) from None
     if number < smallest:
-        raise ValueError(
-            f"PopulationGraph: {what}: expected at least {smallest}, got {number}; {hint}"
-        )
+        raise ValueError(f"{where}: expected at least {smallest}, got {number}; {hint}")
     return number
 
 
-def check_activation(name: str, activation: Any) -> None:
-    """Raises unless ``activation`` is None or a plain function."""
+def checked_size(where: str, size: Any) -> int:
+    """Returns a number of units as an int; raises unless there is at least one."""
+    return whole_number(where, size, 1, "give its number of units")
+
+
+def checked_delay(where: str, delay: Any) -> int:
+    """Returns a delay in the form that a Connection has; raises unless it is one."""
+    hint = "a delay counts steps; 0 reads the output of the same step"
+    return whole_number(where, delay, 0, hint)
+
+
+def checked_activation(name: str, activation: Any) -> Any:
+    """Returns an activation, looked up if it is a name; raises unless it is a plain function."""
+    where = f"PopulationGraph: activation of {name!r}"
     if isinstance(activation, nnx.Module):
         raise TypeError(
-            f"PopulationGraph: activation of {name!r}: expected a pure function, got the module "
-            f"{type(activation).__name__}, whose parameters would not train; pass it as compute="
+            f"{where}: expected a pure function, got the module {type(activation).__name__}, whose "
+            "parameters would not train; pass it as compute="
         )
-    if activation is not None and not callable(activation):
+    if not (activation is None or isinstance(activation, str) or callable(activation)):
         raise TypeError(
-            f"PopulationGraph: activation of {name!r}: expected a function or None, got "
-            f"{activation!r} of type {type(activation).__name__}; pass for example jnp.tanh"
+            f"{where}: expected a function, its name, or None, got {activation!r} of type "
+            f"{type(activation).__name__}; pass for example jnp.tanh"
         )
+    if isinstance(activation, str):
+        return activation_called(activation, where)
+    known = name_of_activation(activation)
+    return activation_called(known, where) if known else activation
 
 
 def check_module(what: str, module: Any) -> None:
-    """Raises unless ``module`` is a StatefulModule."""
+    """Raises unless ``module`` is a StatefulModule, or says by name how to make one."""
+    where = f"PopulationGraph: {what}"
     if isinstance(module, StatefulModule):
+        return
+    if isinstance(module, str | Named):
+        check_module_name(module if isinstance(module, str) else module.name, where)
         return
     got = f"the class {module.__name__}" if isinstance(module, type) else type(module).__name__
     raise TypeError(
-        f"PopulationGraph: {what}: expected a StatefulModule, got {got}; pass an instance, wrap a "
-        "pure function in Apply(fn), or write a subclass around an nnx layer"
+        f"{where}: expected a StatefulModule, got {got}; pass an instance, name a registered "
+        "module, wrap a pure function in Apply(fn), or write a subclass around an nnx layer"
     )
 
 
-def check_reciprocal(src: str, dst: str, delay: int, transform: Any) -> None:
+def check_reciprocal(connection: Connection, transform: Any) -> None:
     """Raises unless a connection can be doubled by its reverse."""
+    src, dst, delay = connection.src, connection.dst, connection.delay
     where = f"PopulationGraph.connect({src!r}, {dst!r}, reciprocal=True)"
-    if transform is not None:
+    if isinstance(transform, StatefulModule):
         raise ValueError(
             f"{where}: expected the default transform, got {type(transform).__name__}, which fits "
             "one direction; call connect once for each direction"
@@ -124,6 +143,39 @@ def check_reciprocal(src: str, dst: str, delay: int, transform: Any) -> None:
             f"{where}: expected a delay of at least 1, got 0, which makes the cycle "
             f"{src} -> {dst} -> {src} within one step; pass delay=1, or two calls to connect"
         )
+
+
+def check_spec(spec: GraphSpec, populations: Sequence[str], connections: Sequence[str]) -> None:
+    """Raises unless a declaration is one that calls could have made.
+
+    Args:
+      spec: built by hand, or read from somewhere.
+      populations: the place of each population, for errors.
+      connections: the place of each connection.
+    """
+    names: dict[str, None] = {}
+    taken: dict[str, str] = {}
+    for where, p in zip(populations, spec.populations, strict=True):
+        check_population_name(f"{where}.name", p.name, names)
+        names[p.name] = None
+        checked_size(f"{where}.size", p.size)
+        if p.input_from is not None:
+            check_name(f"{where}.input_from", "the name of an entry", p.input_from)
+        if p.output_to is not None:
+            check_entry(f"{where}.output_to", "the name of an entry", p.output_to, taken)
+            taken[p.output_to] = p.name
+    parallel: dict[tuple[str, str], int] = {}
+    for where, c in zip(connections, spec.connections, strict=True):
+        check_known(f"{where}.src", "source", c.src, names)
+        check_known(f"{where}.dst", "destination", c.dst, names)
+        checked_delay(f"{where}.delay", c.delay)
+        before = parallel.setdefault((c.src, c.dst), 0)
+        if c.index != before:
+            raise ValueError(
+                f"{where}.index: expected {before}, the number of connections from {c.src!r} to "
+                f"{c.dst!r} before, got {c.index!r}; correct it, or remove the connection"
+            )
+        parallel[c.src, c.dst] += 1
 
 
 def check_graph(spec: GraphSpec) -> None:

@@ -1,5 +1,6 @@
 """Views of single connections into the packed weights of a graph."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,15 +10,18 @@ from jaxtyping import Array
 from nnx_stateful import StatefulModule
 
 from ._circuit import Circuit
+from ._connectivity import LowRank
 from ._spec import Connection
+from ._weights import Weights
 
 
 class ParameterView:
     """A part of a parameter that is read and written in place, as ``view[...]``.
 
     Args:
-      parameter: the parameter that holds the part.
+      parameter: the variable that holds the part, and to which is written.
       part: index of what belongs to the view.
+      acting: returns the part as it acts, where that is not what the parameter holds.
 
     Example:
       >>> from flax import nnx
@@ -29,9 +33,19 @@ class ParameterView:
       [[0.0, 0.0], [7.0, 7.0], [0.0, 0.0]]
     """
 
-    def __init__(self, parameter: nnx.Param, part: Any):
+    def __init__(
+        self,
+        parameter: nnx.Variable,
+        part: Any = ...,
+        acting: Callable[[], Array] | None = None,
+    ):
         self._parameter = parameter
         self._part = part
+        self._acting = acting or (lambda: self._parameter[...][self._part])
+
+    def seen_as(self, acting: Callable[[], Array]) -> "ParameterView":
+        """The same view, read in another way."""
+        return ParameterView(self._parameter, self._part, acting)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -44,9 +58,14 @@ class ParameterView:
         return self._parameter[...].dtype
 
     def __getitem__(self, index: Any) -> Array:
-        return self._parameter[...][self._part][index]
+        return self._acting()[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if self._part is None:
+            raise ValueError(
+                "PopulationGraph: expected a kernel that can be written, got one of low rank, "
+                "which is a product; write the view's factors"
+            )
         whole = self._parameter[...]
         part = whole[self._part].at[index].set(jnp.asarray(value, whole.dtype))
         self._parameter[...] = whole.at[self._part].set(part)
@@ -81,11 +100,23 @@ class ConnectionView:
     def kernel(self) -> ParameterView:
         """(size of src, size of dst), of a default connection.
 
+        It is read as it acts: masked, and with the sign of its source. Writing changes what is
+        behind that: the magnitude counts where there is a sign, and what is masked stays zero.
+        Connections that share a kernel share what is written.
+
         Raises:
           ValueError: if the connection has a custom transform.
         """
         weights, (region, _) = self._locate("kernel")
-        return ParameterView(weights.kernel, region)
+        if isinstance(self.connection.connectivity, LowRank):
+            behind = ParameterView(weights.kernel, None)
+        elif self.connection.share:
+            behind = ParameterView(self._circuit.common.kernel(self.connection))
+        elif self.connection.frozen:
+            behind = ParameterView(weights.frozen_kernel, region)
+        else:
+            behind = ParameterView(weights.kernel, region)
+        return behind.seen_as(lambda: self._acting(weights)[0][region])
 
     @property
     def bias(self) -> ParameterView:
@@ -95,7 +126,27 @@ class ConnectionView:
           ValueError: if the connection has a custom transform.
         """
         weights, (_, region) = self._locate("bias")
-        return ParameterView(weights.bias, region)
+        if self.connection.share:
+            return ParameterView(self._circuit.common.bias(self.connection))
+        return ParameterView(
+            weights.frozen_bias if self.connection.frozen else weights.bias, region
+        )
+
+    @property
+    def factors(self) -> tuple[ParameterView, ParameterView]:
+        """(size of src, rank) and (rank, size of dst), of a connection of low rank.
+
+        Raises:
+          ValueError: if the connection is not one.
+        """
+        if not isinstance(self.connection.connectivity, LowRank):
+            raise ValueError(
+                f"PopulationGraph: factors of {self.connection.name!r}: expected a connection of "
+                f"low rank, got connectivity={self.connection.connectivity!r}; use the view's "
+                "kernel"
+            )
+        left, right = self._circuit.common.factors(self.connection)
+        return ParameterView(left), ParameterView(right)
 
     @property
     def transform(self) -> StatefulModule | None:
@@ -103,6 +154,9 @@ class ConnectionView:
         if self._circuit.transforms is None:
             return None
         return self._circuit.transforms.children.get(self.connection.name)
+
+    def _acting(self, weights: Weights) -> tuple[Array, Array]:
+        return weights.values(self._circuit.common.values())
 
     def _locate(self, what: str) -> Any:
         name = self.connection.name

@@ -11,6 +11,7 @@ from flax import nnx
 from jaxtyping import Array, Key
 from nnx_stateful import PyTree, StatefulModule, check_same_state, initial_state, rekey_noise
 
+from ._compiler import to_run_once
 from ._config import TrainConfig
 from ._env_batch import EnvBatch
 from ._episodes import EpisodeTally
@@ -83,7 +84,7 @@ class StateFactory:
         self._ppo = config.ppo
         self._batch = EnvBatch(env, config.ppo.n_envs)
         self.normalizer = self._reward_normalizer(env)
-        self._begin = compiled_to_run_once(self._first_state)
+        self._begin = jax.jit(self._first_state, compiler_options=to_run_once())
 
     def fresh(self, networks: StatefulModule, seed: int) -> LoopState:
         """Returns the state in which a run begins; it shares no buffer with ``networks``."""
@@ -212,9 +213,3 @@ def as_training_state(
 def copy_arrays(tree: Any) -> Any:
     """Copies every array: donated buffers must not be anybody else's, nor appear twice."""
     return jax.tree.map(jnp.copy, tree)
-
-
-def compiled_to_run_once(function: Callable[..., Any]) -> Any:
-    """Compiles what runs once: on a CPU optimisation would take longer than it saves."""
-    quick = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
-    return jax.jit(function, compiler_options=quick)

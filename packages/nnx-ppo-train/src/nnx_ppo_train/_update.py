@@ -14,6 +14,7 @@ from flax import nnx
 from jaxtyping import Array, Key
 from nnx_stateful import PyTree, counting_only, rebuild
 
+from ._compiler import to_run_often
 from ._episodes import EpisodeTally, tally_episodes
 from ._epochs import Epochs, Learner
 from ._hyperparameters import Hyperparameters
@@ -176,12 +177,12 @@ class Iteration:
         begun = time.perf_counter()
         collecting = jax.jit(self.collect).trace(state)
         with ThreadPoolExecutor(1) as beside:  # the compiler needs no Python while it works
-            collect = beside.submit(collecting.lower().compile)
+            collect = beside.submit(collecting.lower().compile, to_run_often())
             learning = jax.jit(self.learn, donate_argnums=0).lower(
                 state, hyper, collecting.out_info
             )
             collect = collect.result()
-        learn = learning.compile()
+        learn = learning.compile(to_run_often())
         return CompiledIteration(
             lambda state, hyper: learn(state, hyper, collect(state)), time.perf_counter() - begun
         )
@@ -194,7 +195,7 @@ def compile_whole(
 ) -> CompiledIteration:
     """Compiles an iteration, or many of them at once, as one program."""
     begun = time.perf_counter()
-    compiled = jax.jit(iterate, donate_argnums=0).lower(state, hyper).compile()
+    compiled = jax.jit(iterate, donate_argnums=0).lower(state, hyper).compile(to_run_often())
     return CompiledIteration(compiled, time.perf_counter() - begun)
 
 

@@ -94,7 +94,7 @@ def numbers_by_key(config: Any, name: str, *, at_least: float, at_most: float) -
         check_number(entry, f"{_where(config, name)}[{key!r}]", at_least=at_least, at_most=at_most)
 
 
-def one_of(config: Any, name: str, choices: Collection[str]) -> None:
+def one_of(config: Any, name: str, choices: Collection[str | None]) -> None:
     """Raises unless the field is one of ``choices``."""
     value = getattr(config, name)
     if value not in choices:

@@ -5,6 +5,7 @@ import numbers
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.core import Tracer
@@ -77,3 +78,30 @@ def check_function(kind: str, name: str, value: Any, optional: bool = False) -> 
         f"{kind}: {name}: expected a function{' or None' if optional else ''}, got {value!r}; "
         f"write {name}={f'nnx.{value}' if known else 'nnx.relu, or another function of arrays'}"
     )
+
+
+def as_compute_dtype(kind: str, value: Any) -> np.dtype | None:
+    """Returns the type that a ``compute_dtype`` names; None stands for no type in particular.
+
+    Raises:
+      TypeError: if it is neither the name of a type nor a type.
+      ValueError: if there is no such type, or if it is not a floating type with the range and
+        precision of bfloat16 at least: in a narrower range small gradients vanish.
+    """
+    if value is None:
+        return None
+    expected = (
+        f"{kind}: compute_dtype: expected a floating type with the range of float32, or None, "
+        f"got {value!r}"
+    )
+    try:
+        dtype = jnp.dtype(value)
+    except TypeError:
+        error = ValueError if isinstance(value, str) else TypeError
+        raise error(f"{expected}, which is no type; write compute_dtype='bfloat16'") from None
+    least = jnp.finfo(jnp.bfloat16)
+    if jnp.issubdtype(dtype, jnp.floating):
+        info = jnp.finfo(dtype)
+        if info.nexp >= least.nexp and info.nmant >= least.nmant:
+            return dtype
+    raise ValueError(f"{expected}; write compute_dtype='bfloat16'")

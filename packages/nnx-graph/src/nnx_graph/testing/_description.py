@@ -15,8 +15,8 @@ class GraphDescription:
     """What a random graph is built from.
 
     Attributes:
-      populations: in the order of declaration; a ``has_compute`` one gets a LeakyProbe.
-      connections: in the order of declaration; a ``has_transform`` one gets a LeakyProbe.
+      populations: in the order of declaration; one with a compute gets a LeakyProbe.
+      connections: in the order of declaration; one with a transform gets a LeakyProbe.
     """
 
     populations: tuple[Population, ...]

@@ -4,12 +4,13 @@ import jax.numpy as jnp
 from flax import nnx
 from hypothesis import strategies as st
 
-from .._spec import Connection, Population
+from .._spec import Connection, Population, Unnamed
 from ._description import GraphDescription
 
 SIZES = (1, 3)
 DELAYS = (0, 1, 2, 4)
 ACTIVATIONS = (None, jnp.tanh, nnx.swish)
+PROBE = Unnamed("LeakyProbe")
 
 
 @st.composite
@@ -54,7 +55,9 @@ def _population(draw: st.DrawFn, number: int) -> Population:
         activation=draw(st.sampled_from(ACTIVATIONS)),
         input_from=f"x{size}" if role == "input" else None,
         output_to=f"y{number}" if role == "output" else None,
-        has_compute=role == "internal" and draw(st.sampled_from((False, False, True))),
+        compute=PROBE
+        if role == "internal" and draw(st.sampled_from((False, False, True)))
+        else None,
     )
 
 
@@ -68,4 +71,5 @@ def _connection(
 ) -> Connection:
     ends = populations[src].name, populations[dst].name
     parallel = sum((c.src, c.dst) == ends for c in existing)
-    return Connection(src=ends[0], dst=ends[1], delay=delay, index=parallel, has_transform=custom)
+    transform = PROBE if custom else None
+    return Connection(src=ends[0], dst=ends[1], delay=delay, index=parallel, transform=transform)

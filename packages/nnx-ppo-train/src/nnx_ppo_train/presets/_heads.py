@@ -38,7 +38,13 @@ def action_head(
     """Linear read-out and sampler of every action."""
 
     def head(name: str, spec: ActionSpec) -> StatefulModule:
-        readout = Dense(features, spec.parameters, rngs, kernel_init=_small(0.01))
+        readout = Dense(
+            features,
+            spec.parameters,
+            rngs,
+            compute_dtype=options.compute_dtype,
+            kernel_init=_small(0.01),
+        )
         return sampling_head(
             interface, name, readout, spec.make_sampler(rngs, options.entropy_weight)
         )
@@ -48,11 +54,17 @@ def action_head(
     return Parallel({name: head(name, spec) for name, spec in interface.actions.items()})
 
 
-def value_head(interface: Interface, features: int, rngs: nnx.Rngs) -> StatefulModule:
+def value_head(
+    interface: Interface, features: int, rngs: nnx.Rngs, options: NetworkOptions
+) -> StatefulModule:
     """Linear read-out of one value per reward."""
+
+    def head() -> Dense:
+        return Dense(features, 1, rngs, compute_dtype=options.compute_dtype)
+
     if isinstance(interface.reward, Mapping):
-        return Parallel({name: Dense(features, 1, rngs) for name in interface.reward})
-    return Dense(features, 1, rngs)
+        return Parallel({name: head() for name in interface.reward})
+    return head()
 
 
 def _small(scale: float) -> Any:

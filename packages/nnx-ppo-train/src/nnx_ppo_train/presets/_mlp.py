@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flax import nnx
+from jax.typing import DTypeLike
 from nnx_stateful import Dense, Normalizer, Sequential, StatefulModule, make_mlp_layers
 
 from .._adapter import PPOAdapter
@@ -29,6 +30,7 @@ def make_mlp_actor_critic(
     min_std: float = 1e-3,
     std_scale: float = 1.0,
     initializer_scale: float = 1.0,
+    compute_dtype: DTypeLike | None = None,
 ) -> Sequential:
     """Builds separate MLPs for actor and critic, for flat observations and continuous actions.
 
@@ -44,12 +46,14 @@ def make_mlp_actor_critic(
       min_std: added to the standard deviation of actions.
       std_scale: factor of it.
       initializer_scale: variance scaling (fan in, uniform) of every layer.
+      compute_dtype: type of the operands of every layer's matrix product, such as "bfloat16"; see
+        :class:`nnx_stateful.Dense`.
 
     Returns:
       A network whose output is a PPONetworkOutput.
 
     Raises:
-      ValueError: if the activation has no such name.
+      ValueError: if the activation has no such name, or ``compute_dtype`` will not do.
 
     Example:
       >>> net = make_mlp_actor_critic(3, 2, nnx.Rngs(0))
@@ -62,7 +66,9 @@ def make_mlp_actor_critic(
 
     def layers(hidden: Sequence[int], out: int) -> list[Dense]:
         sizes = [obs_size, *hidden, out]
-        return make_mlp_layers(sizes, rngs, nonlinearity, False, kernel_init=kernel_init)
+        return make_mlp_layers(
+            sizes, rngs, nonlinearity, False, compute_dtype=compute_dtype, kernel_init=kernel_init
+        )
 
     actor = layers(actor_hidden_sizes, 2 * action_size)
     critic = Sequential(layers(critic_hidden_sizes, 1))
@@ -88,14 +94,16 @@ def mlp_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulMo
 
     def trunk(key: str | None) -> tuple[list[StatefulModule], int]:
         sizes = [interface.width(key), *[options.hidden_size] * options.hidden_layers]
-        layers = make_mlp_layers(sizes, rngs, nnx.swish) if options.hidden_layers else []
+        if not options.hidden_layers:
+            return [pick(key)], sizes[-1]
+        layers = make_mlp_layers(sizes, rngs, nnx.swish, compute_dtype=options.compute_dtype)
         return [pick(key), *layers], sizes[-1]
 
     actor, features = trunk(actor_key)
     head = action_head(interface, features, rngs, options)
     action = Sequential([*beside_mask(interface, actor), head])
     critic, features = trunk(critic_key)
-    value = Sequential([*critic, value_head(interface, features, rngs)])
+    value = Sequential([*critic, value_head(interface, features, rngs, options)])
     return Sequential(
         [
             *take_mask_apart(interface),

@@ -2,7 +2,9 @@
 
 import dataclasses
 
-from .._validate import boolean, instance, number, whole_number
+from .._validate import boolean, instance, number, one_of, whole_number
+
+COMPUTE_DTYPES = (None, "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,6 +19,8 @@ class NetworkOptions:
       normalize_obs: whether observations are normalised by running statistics.
       actor_obs: key of the observation that the actor sees; None for all of it.
       critic_obs: key of the observation that the critic sees; None for all of it.
+      compute_dtype: type of the operands of matrix products, "bfloat16" or None for float32, which
+        parameters, carry and outputs always have.
     """
 
     hidden_size: int = 64
@@ -26,6 +30,7 @@ class NetworkOptions:
     normalize_obs: bool = True
     actor_obs: str | None = None
     critic_obs: str | None = None
+    compute_dtype: str | None = None
 
     def __post_init__(self) -> None:
         whole_number(self, "hidden_size", at_least=1)
@@ -35,3 +40,5 @@ class NetworkOptions:
         boolean(self, "normalize_obs")
         for name in ("actor_obs", "critic_obs"):
             instance(self, name, str, "'state'", optional=True)
+        instance(self, "compute_dtype", str, "'bfloat16'", optional=True)
+        one_of(self, "compute_dtype", COMPUTE_DTYPES)

@@ -12,7 +12,7 @@ from ._interface import Interface
 from ._mask import beside_mask, on_features, take_mask_apart
 from ._options import NetworkOptions
 
-Layer = Callable[[int, int, nnx.Rngs], StatefulModule]
+Layer = Callable[..., StatefulModule]
 
 
 def recurrent_network(
@@ -23,21 +23,22 @@ def recurrent_network(
     Actor and critic share the trunk where they see the same observation.
 
     Args:
-      layer: ``layer(in_features, hidden_features, rngs)``.
+      layer: ``layer(in_features, hidden_features, rngs, compute_dtype=...)``.
       env: the environment.
       rngs: source of initial parameters.
       options: sizes and so on.
     """
     interface = Interface.of(env)
     actor_key, critic_key = interface.parts(options)
-    size = options.hidden_size
+    size, dtype = options.hidden_size, options.compute_dtype
 
     def trunk(key: str | None) -> list[StatefulModule]:
-        encoder = Dense(interface.width(key), size, rngs, activation=nnx.swish)
-        return [pick(key), encoder, layer(size, size, rngs)]
+        width = interface.width(key)
+        encoder = Dense(width, size, rngs, activation=nnx.swish, compute_dtype=dtype)
+        return [pick(key), encoder, layer(size, size, rngs, compute_dtype=dtype)]
 
     action = action_head(interface, size, rngs, options)
-    value = value_head(interface, size, rngs)
+    value = value_head(interface, size, rngs, options)
     shared = normalizer(interface, options)
     if actor_key == critic_key:
         shared += trunk(actor_key)

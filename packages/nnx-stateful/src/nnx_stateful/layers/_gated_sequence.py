@@ -7,10 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float
 
 from .._state import select_rows
+from ._product import narrow, product
 
 Rows = tuple[Float[Array, "B H"], ...]
 """A carry; the hidden units h, which are the output as well, come last."""
@@ -42,10 +44,13 @@ class GatedCell(abc.ABC):
     Args:
       gate_fn: nonlinearity of the gates; :func:`is_elementwise` must hold for both.
       activation_fn: the other nonlinearity.
+      compute_dtype: type of the operands of the products with the recurrent kernel; None for
+        their own.
     """
 
     gate_fn: Callable[[Array], Array]
     activation_fn: Callable[[Array], Array]
+    compute_dtype: np.dtype | None = None
 
     @abc.abstractmethod
     def advance(
@@ -116,10 +121,12 @@ def _sequence(
     Returns:
       The outputs and the carry after the last step.
     """
+    kernel = narrow(recurrent_kernel, cell.compute_dtype)  # once, not in every step
 
     def step(carry: Rows, inputs: tuple[Array, Array | None]) -> tuple[Rows, Array]:
         row, ended = inputs
-        carry, _, _ = cell.advance(carry, row + bias, carry[-1] @ recurrent_kernel)
+        a, b = row + bias, product(carry[-1], kernel, cell.compute_dtype)
+        carry, _, _ = cell.advance(carry, a, b)
         return _reset(carry, fresh, ended), carry[-1]
 
     carry, outputs = jax.lax.scan(step, carry, (projected, done))
@@ -135,20 +142,22 @@ def _forward(
     fresh: FreshRow,
     done: Array | None,
 ) -> tuple[tuple[Array, Rows], tuple[Any, ...]]:
+    kernel = narrow(recurrent_kernel, cell.compute_dtype)
+
     def step(state: tuple[Rows, Array], inputs: tuple[Array, Array | None]) -> tuple[Any, Any]:
         (carry, buffer), (t, ended) = state, inputs
-        a, b = _row(buffer, t) + bias, carry[-1] @ recurrent_kernel
+        a, b = _row(buffer, t) + bias, product(carry[-1], kernel, cell.compute_dtype)
         carry, slopes, others = cell.advance(carry, a, b)
         return (_reset(carry, fresh, ended), _with_row(buffer, t, slopes)), (carry[-1], others)
 
     start, steps = carry[-1], jnp.arange(len(projected))
     (carry, slopes), (outputs, others) = jax.lax.scan(step, (carry, projected), (steps, done))
-    residuals = (recurrent_kernel, start, fresh, done, outputs, slopes, others)
+    residuals = (kernel, start, fresh, done, outputs, slopes, others)
     return (outputs, carry), residuals
 
 
 def _backward(cell: GatedCell, residuals: tuple[Any, ...], grads: tuple[Array, Rows]) -> Any:
-    recurrent_kernel, start, fresh, done, outputs, slopes, others = residuals
+    kernel, start, fresh, done, outputs, slopes, others = residuals
     output_grads, carry = grads
     nothing = jax.tree.map(jnp.zeros_like, carry)
 
@@ -159,7 +168,7 @@ def _backward(cell: GatedCell, residuals: tuple[Any, ...], grads: tuple[Array, R
             carry = select_rows(ended, nothing, carry)
         carry = (*carry[:-1], carry[-1] + output)
         b, carry, kept = cell.pull_back(carry, _row(buffer, t), others)
-        carry = (*carry[:-1], carry[-1] + b @ recurrent_kernel.T)
+        carry = (*carry[:-1], carry[-1] + product(b, kernel.T, cell.compute_dtype))
         return (carry, lost, _with_row(buffer, t, b)), kept
 
     inputs = (jnp.arange(len(outputs)), done, output_grads, others)
@@ -167,10 +176,11 @@ def _backward(cell: GatedCell, residuals: tuple[Any, ...], grads: tuple[Array, R
     if done is not None:
         outputs = jnp.where(done[..., None], fresh[-1], outputs)
     before = jnp.concatenate([start[None], outputs])[:-1]
-    kernel = before.reshape(-1, before.shape[-1]).T @ b.reshape(-1, b.shape[-1])
+    before = before.reshape(-1, before.shape[-1]).T
+    kernel_grads = product(before, b.reshape(-1, b.shape[-1]), cell.compute_dtype)
     a = cell.projected_grads(b, kept)
     lost = jax.tree.map(lambda leaf: leaf.sum(axis=0), lost)
-    return a, a.sum(axis=(0, 1)), kernel, carry, lost, None
+    return a, a.sum(axis=(0, 1)), kernel_grads, carry, lost, None
 
 
 run_sequence = jax.custom_vjp(_sequence, nondiff_argnums=(0,))

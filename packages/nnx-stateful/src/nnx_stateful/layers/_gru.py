@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from ._gru_cell import GRUCell
+from ._product import multiply_rows
 from ._recurrent import (
     BIAS_INIT,
     KERNEL_INIT,
@@ -43,10 +45,14 @@ class GRU(RecurrentLayer):
       kernel_init: initialiser of each gate's input weights (F, H).
       recurrent_kernel_init: initialiser of each gate's recurrent weights (H, H).
       bias_init: initialiser of each gate's bias (H,).
+      compute_dtype: type of the operands of matrix products, such as "bfloat16", in the gradients
+        too; see :func:`multiply_rows`. Parameters, carry and output keep theirs. None for the
+        parameters' own type.
 
     Raises:
       TypeError: if an argument is of another kind; on call, if the input is no array.
-      ValueError: if a size is not positive; on call, if the input has another number of features.
+      ValueError: if a size is not positive, or ``compute_dtype`` will not do; on call, if the
+        input has another number of features.
 
     Example:
       >>> import jax.numpy as jnp
@@ -69,8 +75,9 @@ class GRU(RecurrentLayer):
         kernel_init: Initializer = KERNEL_INIT,
         recurrent_kernel_init: Initializer = RECURRENT_INIT,
         bias_init: Initializer = BIAS_INIT,
+        compute_dtype: DTypeLike | None = None,
     ):
-        super().__init__(in_features, hidden_features, rngs, gate_fn, activation_fn)
+        super().__init__(in_features, hidden_features, rngs, gate_fn, activation_fn, compute_dtype)
         hidden = hidden_features
         keys = draw_keys(rngs, 9)
         self.kernel = nnx.Param(init_packed(kernel_init, keys[:3], (in_features, hidden)))
@@ -83,7 +90,8 @@ class GRU(RecurrentLayer):
         self, carry: Float[Array, "B H"], projected: Float[Array, "B gates"]
     ) -> tuple[Array, Array]:
         xr, xz, xn = jnp.split(projected, 3, axis=-1)
-        hr, hz, hn = jnp.split(carry @ self.recurrent_kernel[...], 3, axis=-1)
+        recurrent = multiply_rows(carry, self.recurrent_kernel[...], self.compute_dtype)
+        hr, hz, hn = jnp.split(recurrent, 3, axis=-1)
         r, z = self.gate_fn(xr + hr), self.gate_fn(xz + hz)
         n = self.activation_fn(xn + r * hn)
         h = (1 - z) * n + z * carry

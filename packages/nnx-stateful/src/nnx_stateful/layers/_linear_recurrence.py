@@ -1,4 +1,4 @@
-"""A diagonal complex recurrence over a whole sequence, with a derivative of its own."""
+"""A diagonal recurrence over a whole sequence, real or complex, with a derivative of its own."""
 
 import functools
 from typing import Any
@@ -7,13 +7,27 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-Pair = tuple[Array, Array]
-"""Real and imaginary part: XLA computes faster with two real arrays than with a complex one."""
+Parts = tuple[Array, ...]
+"""One real array, or real and imaginary part: XLA computes faster with these two than with a
+complex one."""
+
+
+def joined_steps(done: Bool[Array, "T B"] | None) -> Bool[Array, "T B"] | None:
+    """Returns where a step goes on from the one before it, the first one from the state.
+
+    Example:
+      >>> joined_steps(jnp.array([[0], [1], [0]], bool))[:, 0].tolist()
+      [True, True, False]
+    """
+    if done is None:
+        return None
+    ended = done.astype(bool)
+    return ~jnp.concatenate([jnp.zeros_like(ended[:1]), ended[:-1]])
 
 
 def _recurrence(
-    eigenvalues: Pair, drive: Pair, state: Pair, joined: Bool[Array, "T B"] | None
-) -> tuple[Float[Array, "T B N"], Float[Array, "T B N"]]:
+    eigenvalues: Parts, drive: Parts, state: Parts, joined: Bool[Array, "T B"] | None
+) -> tuple[Float[Array, "T B N"], ...]:
     """Solves a recurrence for all steps.
 
     With lambda the eigenvalues, k[t] one where a step is joined to the one before and zero where
@@ -33,7 +47,7 @@ def _recurrence(
     (``jax.jvp``, ``jax.jacfwd``, ``jax.linearize``) is a TypeError, as for any ``jax.custom_vjp``.
 
     Args:
-      eigenvalues: lambda, each part (N,).
+      eigenvalues: lambda, each part (N,): all arguments have one part or all have two.
       drive: each part (T, B, N).
       state: h before the first step, each part (B, N).
       joined: k, true at the first step; None means that all steps are joined.
@@ -45,21 +59,22 @@ def _recurrence(
 
 
 def _forward(
-    eigenvalues: Pair, drive: Pair, state: Pair, joined: Array | None
-) -> tuple[Pair, tuple[Any, ...]]:
+    eigenvalues: Parts, drive: Parts, state: Parts, joined: Array | None
+) -> tuple[Parts, tuple[Any, ...]]:
     hidden = _solve(eigenvalues, drive, state, joined)
     return hidden, (eigenvalues, hidden, state, joined)
 
 
-def _backward(residuals: tuple[Any, ...], grads: Pair) -> tuple[Pair, Pair, Pair, None]:
-    (real, imag), hidden, state, joined = residuals
+def _backward(residuals: tuple[Any, ...], grads: Parts) -> tuple[Parts, Parts, Parts, None]:
+    eigenvalues, hidden, state, joined = residuals
+    conjugates = _conjugate(eigenvalues)
     following = None if joined is None else jnp.roll(joined, -1, axis=0)
     nothing = jax.tree.map(jnp.zeros_like, state)
-    drive = _solve((real, -imag), grads, nothing, following, reverse=True)
+    drive = _solve(conjugates, grads, nothing, following, reverse=True)
     before = jax.tree.map(lambda h, s: jnp.concatenate([s[None], h])[:-1], hidden, state)
-    (u, v), (p, q) = drive, _masked(before, joined)
-    eigenvalues = jnp.sum(u * p + v * q, axis=(0, 1)), jnp.sum(v * p - u * q, axis=(0, 1))
-    state = real * u[0] + imag * v[0], real * v[0] - imag * u[0]
+    products = _product(_conjugate(_masked(before, joined)), drive)
+    eigenvalues = tuple(jnp.sum(part, axis=(0, 1)) for part in products)
+    state = _product(conjugates, tuple(part[0] for part in drive))
     return eigenvalues, drive, state, None
 
 
@@ -68,8 +83,8 @@ recurrence.defvjp(_forward, _backward)
 
 
 def _solve(
-    eigenvalues: Pair, drive: Pair, state: Pair, joined: Array | None, *, reverse: bool = False
-) -> Pair:
+    eigenvalues: Parts, drive: Parts, state: Parts, joined: Array | None, *, reverse: bool = False
+) -> Parts:
     return jax.lax.platform_dependent(
         eigenvalues,
         drive,
@@ -81,32 +96,31 @@ def _solve(
 
 
 def solve_in_sequence(
-    eigenvalues: Pair, drive: Pair, state: Pair, joined: Array | None, *, reverse: bool = False
-) -> Pair:
+    eigenvalues: Parts, drive: Parts, state: Parts, joined: Array | None, *, reverse: bool = False
+) -> Parts:
     """Solves it with a scan of T steps; from the last step to the first if ``reverse``."""
-    real, imag = eigenvalues
 
-    def step(hidden: Pair, inputs: tuple[Pair, Array | None]) -> tuple[Pair, Pair]:
-        (u, v), joined = inputs
-        p, q = _masked(hidden, joined)
-        hidden = u + real * p - imag * q, v + real * q + imag * p
+    def step(hidden: Parts, inputs: tuple[Parts, Array | None]) -> tuple[Parts, Parts]:
+        drive, joined = inputs
+        moved = _product(eigenvalues, _masked(hidden, joined))
+        hidden = tuple(a + b for a, b in zip(drive, moved, strict=True))
         return hidden, hidden
 
     return jax.lax.scan(step, state, (drive, joined), reverse=reverse)[1]
 
 
 def solve_in_parallel(
-    eigenvalues: Pair, drive: Pair, state: Pair, joined: Array | None, *, reverse: bool = False
-) -> Pair:
+    eigenvalues: Parts, drive: Parts, state: Parts, joined: Array | None, *, reverse: bool = False
+) -> Parts:
     """Solves it in O(log T) operations; from the last step to the first if ``reverse``."""
-    values = jax.lax.complex(*drive)
-    factors = jnp.broadcast_to(jax.lax.complex(*eigenvalues), values.shape)
+    values = _number(drive)
+    factors = jnp.broadcast_to(_number(eigenvalues), values.shape)
     if joined is not None:
         factors = jnp.where(joined[..., None], factors, 0)
     first = -1 if reverse else 0
-    values = values.at[first].add(factors[first] * jax.lax.complex(*state))
+    values = values.at[first].add(factors[first] * _number(state))
     _, hidden = jax.lax.associative_scan(_compose, (factors, values), reverse=reverse)
-    return jnp.real(hidden), jnp.imag(hidden)
+    return (jnp.real(hidden), jnp.imag(hidden)) if len(drive) == 2 else (hidden,)
 
 
 def _compose(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -114,7 +128,21 @@ def _compose(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[A
     return second[0] * first[0], second[0] * first[1] + second[1]
 
 
-def _masked(pair: Pair, mask: Array | None) -> Pair:
+def _number(parts: Parts) -> Array:
+    return jax.lax.complex(*parts) if len(parts) == 2 else parts[0]
+
+
+def _product(a: Parts, b: Parts) -> Parts:
+    if len(a) == 1:
+        return (a[0] * b[0],)
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
+def _conjugate(parts: Parts) -> Parts:
+    return (parts[0], *(-part for part in parts[1:]))
+
+
+def _masked(parts: Parts, mask: Array | None) -> Parts:
     if mask is None:
-        return pair
-    return jax.tree.map(lambda leaf: jnp.where(mask[..., None], leaf, 0), pair)
+        return parts
+    return tuple(jnp.where(mask[..., None], part, 0) for part in parts)

@@ -5,13 +5,14 @@ import math
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Complex, Float
 
 from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
 from .._state import reset_rows
 from .._unroll import sequence_length
-from .._validate import check_int, check_rngs
+from .._validate import as_compute_dtype, check_int, check_rngs
 from ._inputs import check_features
 from ._linear_recurrence import recurrence
 from ._product import multiply_rows
@@ -45,11 +46,15 @@ class LRU(StatefulModule):
       r_max: largest initial abs(lambda), at most 1; a unit remembers about
         1 / (1 - abs(lambda)) steps.
       max_phase: largest initial phase of lambda, in radians per step.
+      compute_dtype: type of the operands of matrix products, such as "bfloat16", in the gradients
+        too; see :func:`multiply_rows`. Parameters, carry, recurrence and output keep theirs. None
+        for the parameters' own type.
 
     Raises:
       TypeError: if an argument is of another kind; on call, if the input is no array.
       ValueError: if a size is not positive; unless 0 <= r_min < r_max <= 1 and
-        0 < max_phase <= 2 pi; on call, if the input has another number of features.
+        0 < max_phase <= 2 pi; if ``compute_dtype`` will not do; on call, if the input has another
+        number of features.
 
     Example:
       >>> import jax.numpy as jnp
@@ -69,6 +74,7 @@ class LRU(StatefulModule):
         r_min: float = 0.0,
         r_max: float = 1.0,
         max_phase: float = 2 * math.pi,
+        compute_dtype: DTypeLike | None = None,
     ):
         check_int("LRU", "in_features", in_features)
         check_int("LRU", "hidden_features", hidden_features)
@@ -83,6 +89,7 @@ class LRU(StatefulModule):
         self.in_features = in_features
         self.hidden_features = hidden_features
         self.out_features = hidden_features if out_features is None else out_features
+        self.compute_dtype = as_compute_dtype("LRU", compute_dtype)
         nu, theta, gamma = _initial_spectrum(rngs, hidden_features, (r_min, r_max), max_phase)
         self.nu_log, self.theta_log, self.gamma_log = map(nnx.Param, (nu, theta, gamma))
 
@@ -144,7 +151,7 @@ class LRU(StatefulModule):
         x = x.astype(self.skip[...].dtype)
         scale = jnp.exp(self.gamma_log[...])
         real, imag = scale * self.input_real[...], scale * self.input_imag[...]
-        return x, (multiply_rows(x, real), multiply_rows(x, imag))
+        return x, (self._multiply(x, real), self._multiply(x, imag))
 
     def _read(
         self,
@@ -152,9 +159,12 @@ class LRU(StatefulModule):
         x: Float[Array, "*lead F"],
     ) -> Float[Array, "*lead O"]:
         real, imag = hidden
-        shown = multiply_rows(real, self.output_real[...])
-        shown -= multiply_rows(imag, self.output_imag[...])
-        return shown + multiply_rows(x, self.skip[...])
+        shown = self._multiply(real, self.output_real[...])
+        shown -= self._multiply(imag, self.output_imag[...])
+        return shown + self._multiply(x, self.skip[...])
+
+    def _multiply(self, x: Float[Array, "*lead F"], kernel: Array) -> Float[Array, "*lead O"]:
+        return multiply_rows(x, kernel, self.compute_dtype)
 
 
 def _pair(values: Complex[Array, "*lead N"]) -> Carry:

@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from ._lstm_cell import LSTMCell
+from ._product import multiply_rows
 from ._recurrent import (
     BIAS_INIT,
     KERNEL_INIT,
@@ -44,10 +46,14 @@ class LSTM(RecurrentLayer):
       bias_init: initialiser of each gate's bias (H,).
       trainable_initial_state: makes the fresh carry a pair of parameters, ``initial_c`` and
         ``initial_h``, that start at zero.
+      compute_dtype: type of the operands of matrix products, such as "bfloat16", in the gradients
+        too; see :func:`multiply_rows`. Parameters, carry and output keep theirs. None for the
+        parameters' own type.
 
     Raises:
       TypeError: if an argument is of another kind; on call, if the input is no array.
-      ValueError: if a size is not positive; on call, if the input has another number of features.
+      ValueError: if a size is not positive, or ``compute_dtype`` will not do; on call, if the
+        input has another number of features.
 
     Example:
       >>> import jax.numpy as jnp
@@ -72,8 +78,9 @@ class LSTM(RecurrentLayer):
         recurrent_kernel_init: Initializer = RECURRENT_INIT,
         bias_init: Initializer = BIAS_INIT,
         trainable_initial_state: bool = False,
+        compute_dtype: DTypeLike | None = None,
     ):
-        super().__init__(in_features, hidden_features, rngs, gate_fn, activation_fn)
+        super().__init__(in_features, hidden_features, rngs, gate_fn, activation_fn, compute_dtype)
         self.trainable_initial_state = trainable_initial_state
         hidden = hidden_features
         kernel_keys = draw_keys(rngs, 4)
@@ -91,7 +98,7 @@ class LSTM(RecurrentLayer):
         self, carry: tuple[Array, Array], projected: Float[Array, "B gates"]
     ) -> tuple[tuple[Array, Array], Array]:
         c, h = carry
-        gates = projected + h @ self.recurrent_kernel[...]
+        gates = projected + multiply_rows(h, self.recurrent_kernel[...], self.compute_dtype)
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         c = self.gate_fn(f) * c + self.gate_fn(i) * self.activation_fn(g)
         h = self.gate_fn(o) * self.activation_fn(c)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array
 
 from ..containers import Sequential
@@ -16,6 +17,8 @@ def make_mlp_layers(
     rngs: nnx.Rngs,
     activation: Callable[[Array], Array] = nnx.relu,
     activation_last_layer: bool = True,
+    *,
+    compute_dtype: DTypeLike | None = None,
     **linear_kwargs: Any,
 ) -> list[Dense]:
     """Returns the layers of :func:`make_mlp` as a list, to be placed among other modules.
@@ -39,6 +42,7 @@ def make_mlp_layers(
             following,
             rngs,
             activation=activation if index < last or activation_last_layer else None,
+            compute_dtype=compute_dtype,
             **linear_kwargs,
         )
         for index, (size, following) in enumerate(itertools.pairwise(sizes))
@@ -50,6 +54,8 @@ def make_mlp(
     rngs: nnx.Rngs,
     activation: Callable[[Array], Array] = nnx.relu,
     activation_last_layer: bool = True,
+    *,
+    compute_dtype: DTypeLike | None = None,
     **linear_kwargs: Any,
 ) -> Sequential:
     """Builds a multilayer perceptron.
@@ -59,6 +65,7 @@ def make_mlp(
       rngs: the source of the initial parameters.
       activation: applied between layers.
       activation_last_layer: whether it is applied to the output, too.
+      compute_dtype: type of the operands of matrix products, see :class:`Dense`.
       **linear_kwargs: passed on to each ``nnx.Linear``.
 
     Returns:
@@ -75,5 +82,12 @@ def make_mlp(
       (3, 2)
     """
     return Sequential(
-        make_mlp_layers(sizes, rngs, activation, activation_last_layer, **linear_kwargs)
+        make_mlp_layers(
+            sizes,
+            rngs,
+            activation,
+            activation_last_layer,
+            compute_dtype=compute_dtype,
+            **linear_kwargs,
+        )
     )

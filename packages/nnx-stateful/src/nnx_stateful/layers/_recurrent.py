@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Key
 
 from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
 from .._state import reset_rows
 from .._unroll import sequence_length
-from .._validate import check_function, check_int, check_rngs
+from .._validate import as_compute_dtype, check_function, check_int, check_rngs
 from ._gated_sequence import GatedCell, is_elementwise, run_sequence
 from ._inputs import check_features
 from ._product import multiply_rows
@@ -33,7 +34,8 @@ class RecurrentLayer(StatefulModule):
     which is the dtype of the carry.
 
     A subclass creates ``kernel`` (F, G * H), ``recurrent_kernel`` (H, G * H) and ``bias``
-    (G * H,) for its G gates, and implements :meth:`cell` and :meth:`initial_row`.
+    (G * H,) for its G gates, and implements :meth:`cell` and :meth:`initial_row`. It multiplies
+    with ``multiply_rows(..., self.compute_dtype)``.
 
     A class may give the derivative of its :meth:`cell` as ``gated_cell``; ``unroll`` then has a
     derivative of its own, as fast in training as the products of matrices allow. It knows the
@@ -55,6 +57,7 @@ class RecurrentLayer(StatefulModule):
         rngs: nnx.Rngs,
         gate_fn: Callable[[Array], Array],
         activation_fn: Callable[[Array], Array],
+        compute_dtype: DTypeLike | None = None,
     ):
         kind = type(self).__name__
         check_int(kind, "in_features", in_features)
@@ -66,6 +69,7 @@ class RecurrentLayer(StatefulModule):
         self.hidden_features = hidden_features
         self.gate_fn = gate_fn
         self.activation_fn = activation_fn
+        self.compute_dtype = as_compute_dtype(kind, compute_dtype)
 
     @abc.abstractmethod
     def cell(self, carry: PyTree, projected: Float[Array, "B gates"]) -> tuple[PyTree, Array]:
@@ -115,7 +119,7 @@ class RecurrentLayer(StatefulModule):
         if kind.gated_cell is None or _is_overridden(kind):
             return None
         if is_elementwise(self.gate_fn) and is_elementwise(self.activation_fn):
-            return kind.gated_cell(self.gate_fn, self.activation_fn)
+            return kind.gated_cell(self.gate_fn, self.activation_fn, self.compute_dtype)
         return None
 
     def _run(
@@ -139,7 +143,7 @@ class RecurrentLayer(StatefulModule):
     def _weigh(self, x: Float[Array, "*lead F"]) -> Float[Array, "*lead gates"]:
         check_features(self, x, self.in_features)
         kernel = self.kernel[...]
-        return multiply_rows(x.astype(kernel.dtype), kernel)
+        return multiply_rows(x.astype(kernel.dtype), kernel, self.compute_dtype)
 
 
 def _is_overridden(kind: type[RecurrentLayer]) -> bool:

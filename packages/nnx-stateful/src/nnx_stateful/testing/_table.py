@@ -23,13 +23,19 @@ from ..containers import (
     Splitter,
 )
 from ..layers import (
+    ALIF,
+    CTRNN,
     GRU,
+    LIF,
     LRU,
     LSTM,
     AR1VariationalBottleneck,
     Delay,
     Dense,
+    LeakyIntegrator,
+    Noise,
     Normalizer,
+    OrnsteinUhlenbeckNoise,
     VariationalBottleneck,
     make_mlp,
 )
@@ -80,6 +86,14 @@ def _dense(rngs: nnx.Rngs) -> Dense:
     return Dense(FEATURES, FEATURES, rngs, activation=nnx.tanh)
 
 
+def _bfloat16_mlp(rngs: nnx.Rngs) -> Sequential:
+    return make_mlp([FEATURES, 4, 2], rngs, compute_dtype="bfloat16")
+
+
+def _bfloat16_lru(rngs: nnx.Rngs) -> LRU:
+    return LRU(FEATURES, 4, rngs, out_features=2, compute_dtype="bfloat16")
+
+
 def _trainable_lstm(rngs: nnx.Rngs) -> LSTM:
     lstm = LSTM(FEATURES, FEATURES, rngs, trainable_initial_state=True)
     lstm.initial_c[...] = jnp.arange(1.0, FEATURES + 1.0)
@@ -96,6 +110,23 @@ def _updated_normalizer(rngs: nnx.Rngs) -> Normalizer:
 def _fresh_delay(rngs: nnx.Rngs) -> Delay:
     row = {"skin": {"b": jnp.zeros(()), "a": jnp.zeros(3)}, "eye": jnp.zeros((2, FEATURES))}
     return Delay(row, k_steps=2, initial_value=-1.0)
+
+
+def _lif(rngs: nnx.Rngs) -> LIF:
+    return LIF(FEATURES, rngs, time_constant=[0.5, 1.0, 2.0], threshold=0.3, learnable=True)
+
+
+def _alif(rngs: nnx.Rngs) -> ALIF:
+    return ALIF(
+        FEATURES,
+        rngs,
+        adaptation_time_constant=4.0,
+        adaptation_strength=1.0,
+        time_constant=1.0,
+        threshold=0.2,
+        reset="hard",
+        refractory_steps=1,
+    )
 
 
 def _nested(rngs: nnx.Rngs) -> Sequential:
@@ -139,6 +170,14 @@ _CASES = (
     ModuleCase("LSTM, trainable initial state", _trainable_lstm, array_sample),
     ModuleCase("GRU", lambda rngs: GRU(FEATURES, FEATURES, rngs), array_sample),
     ModuleCase("LRU", lambda rngs: LRU(FEATURES, 4, rngs, out_features=2), array_sample),
+    ModuleCase("make_mlp, bfloat16", _bfloat16_mlp, array_sample),
+    ModuleCase(
+        "LSTM, bfloat16", lambda rngs: LSTM(3, 3, rngs, compute_dtype="bfloat16"), array_sample
+    ),
+    ModuleCase(
+        "GRU, bfloat16", lambda rngs: GRU(3, 3, rngs, compute_dtype="bfloat16"), array_sample
+    ),
+    ModuleCase("LRU, bfloat16", _bfloat16_lru, array_sample),
     ModuleCase("Delay", lambda rngs: Delay(jnp.zeros(FEATURES), k_steps=3), array_sample),
     ModuleCase("Delay, nested input", _fresh_delay, nested_sample),
     ModuleCase("Normalizer, before the first update", lambda rngs: Normalizer(3), array_sample),
@@ -151,6 +190,22 @@ _CASES = (
         lambda rngs: AR1VariationalBottleneck(FEATURES, rngs, kl_weight=0.5, ar1_weight=2.0),
         wide_sample,
     ),
+    ModuleCase(
+        "LeakyIntegrator",
+        lambda rngs: LeakyIntegrator(FEATURES, rngs, time_constant=[0.5, 2.0, 8.0]),
+        array_sample,
+    ),
+    ModuleCase(
+        "CTRNN", lambda rngs: CTRNN(FEATURES, rngs, time_constant=2.0, learnable=True), array_sample
+    ),
+    ModuleCase("Noise", lambda rngs: Noise(FEATURES, rngs, learnable=True), array_sample),
+    ModuleCase(
+        "OrnsteinUhlenbeckNoise",
+        lambda rngs: OrnsteinUhlenbeckNoise(FEATURES, rngs, time_constant=2.0),
+        array_sample,
+    ),
+    ModuleCase("LIF", _lif, array_sample),
+    ModuleCase("ALIF", _alif, array_sample),
     ModuleCase("nested", _nested, array_sample),
 )
 

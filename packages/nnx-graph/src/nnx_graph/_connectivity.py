@@ -1,0 +1,233 @@
+"""Which units of a population reach which units of another: records for default connections."""
+
+import dataclasses
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+
+@dataclasses.dataclass(frozen=True)
+class OneToOne:
+    """Unit i of the source reaches unit i of the destination alone; both have the same size.
+
+    Example:
+      >>> OneToOne().mask(2, 2).tolist()
+      [[True, False], [False, True]]
+    """
+
+    def mask(self, height: int, width: int) -> Bool[np.ndarray, "height width"]:
+        """Returns which weights there are, (size of the source, size of the destination).
+
+        Raises:
+          ValueError: if the sizes differ.
+        """
+        if height != width:
+            raise ValueError(
+                f"OneToOne: expected populations of one size, got {height} and {width}; make them "
+                "equal, or use another connectivity"
+            )
+        return np.eye(height, dtype=bool)
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedProbability:
+    """Each pair of units is connected with the same probability, independently.
+
+    Attributes:
+      probability: above 0, at most 1.
+      seed: of the draw; the same one gives the same connections.
+
+    Example:
+      >>> int(FixedProbability(0.5, seed=1).mask(100, 100).sum())
+      4993
+    """
+
+    probability: float
+    seed: int = 0
+
+    def __post_init__(self):
+        if not 0 < self.probability <= 1:
+            raise ValueError(
+                "FixedProbability: expected a probability above 0 and at most 1, got "
+                f"{self.probability!r}; for no connection at all, leave it out"
+            )
+
+    def mask(self, height: int, width: int) -> Bool[np.ndarray, "height width"]:
+        """Returns which weights there are, (size of the source, size of the destination)."""
+        return np.random.default_rng(self.seed).random((height, width)) < self.probability
+
+
+@dataclasses.dataclass(frozen=True)
+class DistanceDependent:
+    """Units that lie close together are connected more often than distant ones.
+
+    The units of a population lie side by side, unit i of n at (i + 1/2) / n; a pair at distance d
+    is connected with probability ``peak * exp(-d / scale)``, or ``peak * exp(-(d / scale)**2 / 2)``
+    for the Gaussian.
+
+    Attributes:
+      scale: of the distance, as a fraction of the population's extent; above 0.
+      peak: probability at distance 0; above 0, at most 1.
+      profile: how the probability falls.
+      ring: whether the ends meet, so that no distance is above 1/2.
+      seed: of the draw.
+
+    Example:
+      >>> mask = DistanceDependent(0.1).mask(50, 50)
+      >>> bool(mask.diagonal().mean() > mask.mean())
+      True
+    """
+
+    scale: float
+    peak: float = 1.0
+    profile: Literal["exponential", "gaussian"] = "exponential"
+    ring: bool = False
+    seed: int = 0
+
+    def __post_init__(self):
+        if not self.scale > 0:
+            raise ValueError(
+                f"DistanceDependent: expected a scale above 0, got {self.scale!r}; it is a "
+                "fraction of the population's extent, for example 0.1"
+            )
+        if not 0 < self.peak <= 1:
+            raise ValueError(
+                f"DistanceDependent: expected a peak above 0 and at most 1, got {self.peak!r}; it "
+                "is a probability"
+            )
+        if self.profile not in ("exponential", "gaussian"):
+            raise ValueError(
+                "DistanceDependent: expected the profile 'exponential' or 'gaussian', got "
+                f"{self.profile!r}; choose one"
+            )
+
+    def mask(self, height: int, width: int) -> Bool[np.ndarray, "height width"]:
+        """Returns which weights there are, (size of the source, size of the destination)."""
+        distance = np.abs(_positions(height)[:, None] - _positions(width))
+        if self.ring:
+            distance = np.minimum(distance, 1 - distance)
+        relative = distance / self.scale
+        exponent = relative if self.profile == "exponential" else relative**2 / 2
+        drawn = np.random.default_rng(self.seed).random((height, width))
+        return drawn < self.peak * np.exp(-exponent)
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockSparse:
+    """Units in groups of neighbours, of which some reach each other, every unit every unit.
+
+    Source and destination are each cut into ``blocks`` groups. Group i of the source reaches group
+    i of the destination, and others with a probability.
+
+    Attributes:
+      blocks: number of groups; at most the smaller size.
+      probability: that two other groups are connected; between 0 and 1.
+      seed: of the draw.
+
+    Example:
+      >>> BlockSparse(2).mask(4, 2).astype(int).tolist()
+      [[1, 0], [1, 0], [0, 1], [0, 1]]
+    """
+
+    blocks: int
+    probability: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.blocks < 1:
+            raise ValueError(
+                f"BlockSparse: expected at least one block, got {self.blocks!r}; give their number"
+            )
+        if not 0 <= self.probability <= 1:
+            raise ValueError(
+                "BlockSparse: expected a probability from 0 to 1, got "
+                f"{self.probability!r}; it is that of two blocks apart from the diagonal"
+            )
+
+    def mask(self, height: int, width: int) -> Bool[np.ndarray, "height width"]:
+        """Returns which weights there are, (size of the source, size of the destination).
+
+        Raises:
+          ValueError: if there are more blocks than units.
+        """
+        if self.blocks > min(height, width):
+            raise ValueError(
+                f"BlockSparse: expected at most {min(height, width)} blocks between populations of "
+                f"{height} and {width}, got {self.blocks}; use fewer"
+            )
+        drawn = np.random.default_rng(self.seed).random((self.blocks, self.blocks))
+        connected = (drawn < self.probability) | np.eye(self.blocks, dtype=bool)
+        source = np.arange(height) * self.blocks // height
+        destination = np.arange(width) * self.blocks // width
+        return connected[source[:, None], destination]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mask:
+    """Exactly these pairs of units are connected.
+
+    Args:
+      entries: nested tuples or an array (size of the source, size of the destination), true where
+        there is a weight.
+
+    Example:
+      >>> Mask([[1, 0], [1, 1]]).entries
+      ((True, False), (True, True))
+    """
+
+    entries: tuple[tuple[bool, ...], ...]
+
+    def __post_init__(self):
+        array = np.asarray(self.entries)
+        if array.ndim != 2:
+            raise ValueError(
+                "Mask: expected entries of shape (size of the source, size of the destination), "
+                f"got shape {array.shape}; give a row for each unit of the source"
+            )
+        rows = tuple(tuple(map(bool, row)) for row in array.tolist())
+        object.__setattr__(self, "entries", rows)
+
+    def mask(self, height: int, width: int) -> Bool[np.ndarray, "height width"]:
+        """Returns which weights there are, (size of the source, size of the destination).
+
+        Raises:
+          ValueError: if the mask has another shape.
+        """
+        array = np.array(self.entries, bool)
+        if array.shape != (height, width):
+            raise ValueError(
+                f"Mask: expected entries of shape {(height, width)}, the sizes of source and "
+                f"destination, got {array.shape}; give a row for each unit of the source"
+            )
+        return array
+
+
+@dataclasses.dataclass(frozen=True)
+class LowRank:
+    """All units are connected, with a kernel that is the product of two narrow matrices.
+
+    Attributes:
+      rank: columns of the first, rows of the second; at least 1.
+
+    Example:
+      >>> LowRank(3).rank
+      3
+    """
+
+    rank: int
+
+    def __post_init__(self):
+        if self.rank < 1:
+            raise ValueError(f"LowRank: expected a rank of at least 1, got {self.rank!r}; raise it")
+
+    def mask(self, height: int, width: int) -> Bool[np.ndarray, "height width"]:
+        """Returns which weights there are: all of them."""
+        return np.ones((height, width), bool)
+
+
+Connectivity = OneToOne | FixedProbability | DistanceDependent | BlockSparse | Mask | LowRank
+
+
+def _positions(size: int) -> Float[np.ndarray, " size"]:
+    return (np.arange(size) + 0.5) / size

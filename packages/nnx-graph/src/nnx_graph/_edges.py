@@ -1,0 +1,257 @@
+"""Declarations from adjacency matrices and lists of edges."""
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._hints import which_name
+from ._spec import Connection, GraphSpec, Population
+from ._validation import check_population_name, check_spec, checked_activation, checked_delay
+
+Entries = Mapping[Any, str] | Iterable[Any] | None
+"""Entries of the observation or output by population; of a list, each is named as its population"""
+
+_OWNER = "spec_from_edges"
+
+
+def spec_from_edges(
+    edges: Any,
+    sizes: Any,
+    *,
+    names: Sequence[str] | None = None,
+    delay: Any = 0,
+    activation: Any = None,
+    inputs: Entries = None,
+    outputs: Entries = None,
+) -> GraphSpec:
+    """Returns a declaration of N populations from an adjacency matrix or a list of edges.
+
+    A population is referred to by its name or by its number, from 0.
+
+    Args:
+      edges: an array (N, N), whose row is the source and whose column the destination: where it is
+        not zero there is a connection. Or a list, in the order of declaration, of pairs (source,
+        destination) or triples (source, destination, delay). What has a shape is a matrix, also a
+        sparse one of SciPy's.
+      sizes: numbers of units: an int for all, a sequence (N,), or a dict by population.
+      names: of the populations. By default those that ``sizes`` or all edges mention, in the order
+        in which they do, or the numbers, "0", "1", ...
+      delay: in steps; an int, or an array (N, N) that is read where there is a connection. A triple
+        has its own.
+      activation: that of all populations, as a function or name, or a dict by population.
+      inputs: entries of the observation by population, or a list of populations, which read the
+        entries of their names.
+      outputs: entries of the output, likewise.
+
+    Returns:
+      The declaration; of a matrix, the connections row by row.
+
+    Raises:
+      TypeError: if an argument is of another kind.
+      ValueError: if shapes disagree, a population is unknown or has no size, or a name, size or
+        delay is not one that calls could give.
+
+    Example:
+      >>> import numpy as np
+      >>> adjacency = np.array([[0, 1], [1, 0]])
+      >>> spec = spec_from_edges(
+      ...     adjacency, 8, names=["eye", "arm"], delay=np.array([[0, 0], [2, 0]]), outputs=["arm"]
+      ... )
+      >>> [(c.name, c.delay) for c in spec.connections]
+      [('eye->arm', 0), ('arm->eye', 2)]
+    """
+    matrix = _matrix("edges", edges) if hasattr(edges, "shape") else None
+    listed = [] if matrix is not None else _edge_list(edges)
+    found = _names(matrix, listed, sizes, names)
+    has_shape = getattr(delay, "shape", ()) != ()
+    delays = _matrix("delay", delay, len(found)) if has_shape else None
+    places = {name: place for place, name in enumerate(found)}
+
+    def number(end: Any, where: str) -> int:
+        return _number(end, places, found, where)
+
+    if matrix is not None:
+        rows, columns = np.nonzero(matrix)
+        listed = list(zip(rows.tolist(), columns.tolist(), strict=True))
+        wheres = [f"{_OWNER}: edges[{row}, {column}]" for row, column in listed]
+    else:
+        wheres = [f"{_OWNER}: edges[{place}]" for place in range(len(listed))]
+    connections = []
+    parallel: dict[tuple[int, int], int] = {}
+    for edge, where in zip(listed, wheres, strict=True):
+        src, dst = (number(end, where) for end in edge[:2])
+        own = edge[2] if len(edge) == 3 else delay if delays is None else delays[src, dst].item()
+        index = parallel.setdefault((src, dst), 0)
+        connections.append(
+            Connection(
+                src=found[src],
+                dst=found[dst],
+                delay=checked_delay(f"{where}.delay", own),
+                index=index,
+            )
+        )
+        parallel[src, dst] += 1
+    size_of = _by_name("sizes", sizes, found, number)
+    activations = _by_name("activation", activation, found, number)
+    read = entries_by_name(f"{_OWNER}: inputs", inputs, lambda p, where: found[number(p, where)])
+    put = entries_by_name(f"{_OWNER}: outputs", outputs, lambda p, where: found[number(p, where)])
+    populations = tuple(
+        Population(
+            name=name,
+            size=size_of[name],
+            activation=checked_activation(name, activations.get(name)),
+            input_from=read.get(name),
+            output_to=put.get(name),
+        )
+        for name in found
+    )
+    spec = GraphSpec(populations, tuple(connections))
+    check_spec(spec, [f"{_OWNER}: {name!r}" for name in found], wheres)
+    return spec
+
+
+def entries_by_name(
+    where: str, given: Entries, name_of: Callable[[Any, str], str]
+) -> dict[str, str]:
+    """Returns entries by population, of a dict or a list of populations.
+
+    Args:
+      where: the place of what was given, for errors.
+      given: see :data:`Entries`.
+      name_of: turns whatever refers to a population into its name.
+
+    Raises:
+      TypeError: if it is neither.
+    """
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {name_of(population, where): entry for population, entry in given.items()}
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(
+            f"{where}: expected a list of populations, or a dict of entries by population, got "
+            f"{given!r} of type {type(given).__name__}; write [{given!r}]"
+        )
+    return {name: name for name in (name_of(population, where) for population in given)}
+
+
+def _matrix(what: str, given: Any, count: int | None = None) -> np.ndarray:
+    array = np.asarray(given.toarray() if hasattr(given, "toarray") else given)
+    wanted = "(N, N)" if count is None else f"{(count, count)}"
+    square = array.ndim == 2 and array.shape[0] == array.shape[1]
+    if not square or (count is not None and len(array) != count):
+        raise ValueError(
+            f"{_OWNER}: {what}: expected an array of shape {wanted}, source by destination, got "
+            f"{array.shape}; for a list of edges, pass a list of pairs"
+        )
+    if array.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{_OWNER}: {what}: expected an array of numbers, got {array.dtype}; convert it"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0].tolist()
+        raise ValueError(
+            f"{_OWNER}: {what}[{row}, {column}]: expected a finite number, got "
+            f"{array[row, column]}; write 0 where there is no connection"
+        )
+    return array
+
+
+def _edge_list(edges: Any) -> list[Any]:
+    if not isinstance(edges, Iterable) or isinstance(edges, str | Mapping):
+        raise TypeError(
+            f"{_OWNER}: edges: expected an array (N, N) or a list of pairs, got {edges!r} of type "
+            f"{type(edges).__name__}"
+        )
+    listed = list(edges)
+    for place, edge in enumerate(listed):
+        if not isinstance(edge, Sequence) or isinstance(edge, str) or len(edge) not in (2, 3):
+            raise TypeError(
+                f"{_OWNER}: edges[{place}]: expected (source, destination) or (source, "
+                f"destination, delay), got {edge!r}; for a matrix, pass an array"
+            )
+    return listed
+
+
+def _names(
+    matrix: np.ndarray | None, edges: list[Any], sizes: Any, names: Sequence[str] | None
+) -> list[str]:
+    """The names of the populations, and whether there are as many as other arguments say."""
+    counted = None if isinstance(sizes, Mapping) or np.ndim(sizes) == 0 else len(sizes)
+    ends = [end for edge in edges for end in edge[:2]]
+    if names is not None:
+        if isinstance(names, str):
+            raise TypeError(f"{_OWNER}: names: expected a list of names, got {names!r}")
+        found = list(names)
+    elif isinstance(sizes, Mapping):
+        found = list(sizes)
+    elif ends and all(isinstance(end, str) for end in ends):
+        found = list(dict.fromkeys(ends))
+    elif matrix is not None:
+        found = [str(number) for number in range(len(matrix))]
+    elif counted is not None:
+        found = [str(number) for number in range(counted)]
+    else:
+        numbers = [_index(end, f"{_OWNER}: edges") for end in ends]
+        found = [str(number) for number in range(max(numbers, default=-1) + 1)]
+    known: dict[str, None] = {}
+    for place, name in enumerate(found):
+        check_population_name(f"{_OWNER}: names[{place}]", name, known)
+        known[name] = None
+    for what, count in (("edges", None if matrix is None else len(matrix)), ("sizes", counted)):
+        if count is not None and count != len(found):
+            raise ValueError(
+                f"{_OWNER}: {what}: expected {len(found)} populations, those of names, got "
+                f"{count}; name each one"
+            )
+    return found
+
+
+def _by_name(
+    what: str, given: Any, names: list[str], number: Callable[[Any, str], int]
+) -> dict[str, Any]:
+    """One value for all populations, one for each, or a dict, as a dict by name."""
+    where = f"{_OWNER}: {what}"
+    if isinstance(given, Mapping):
+        values = {names[number(key, where)]: value for key, value in given.items()}
+        missing = [name for name in names if name not in values]
+        if what == "sizes" and missing:
+            raise ValueError(
+                f"{where}: expected a size of each population, got none of {missing[0]!r}; add it"
+            )
+        return values
+    if what == "sizes" and np.ndim(given):
+        return dict(zip(names, np.asarray(given).tolist(), strict=True))
+    return dict.fromkeys(names, given)
+
+
+def _number(end: Any, places: Mapping[str, int], names: Sequence[str], where: str) -> int:
+    if isinstance(end, str):
+        if end not in places:
+            raise ValueError(
+                f"{where}: expected the name of a population, got {end!r}; {which_name(end, names)}"
+            )
+        return places[end]
+    number = _index(end, where)
+    if number >= len(names):
+        raise ValueError(
+            f"{where}: expected the number of a population, below {len(names)}, got {number}"
+        )
+    return number
+
+
+def _index(end: Any, where: str) -> int:
+    try:
+        number = operator.index(end)
+    except TypeError:
+        raise TypeError(
+            f"{where}: expected the name or number of a population, got {end!r} of type "
+            f"{type(end).__name__}; if some have names, give all of them in names="
+        ) from None
+    if number < 0:
+        raise ValueError(
+            f"{where}: expected the number of a population, at least 0, got {number}; count from 0"
+        )
+    return number

@@ -1,0 +1,181 @@
+"""Names of activations and modules, under which a graph is declared, written down and read back."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from nnx_stateful import GRU, LRU, LSTM, Dense, StatefulModule
+
+from ._hints import which_name
+from ._spec import Activation, Named
+
+MakeModule = Callable[..., StatefulModule]
+"""Called as ``make(in_features, out_features, rngs=rngs, **options)``; returns a new module.
+
+The features are those of source and destination, for a compute those of its population twice.
+"""
+
+
+def register_activation(name: str, function: Activation) -> None:
+    """Lets a function be called by a name: in declarations, and where graphs are written down.
+
+    Register it before a graph with that name is read, for example where the function is defined. A
+    function may have several names; it is written under the first.
+
+    Args:
+      name: new, or already that of this function.
+      function: a pure function of the sum (B, size), of the same shape.
+
+    Raises:
+      TypeError: if the name is no str, or the function none.
+      ValueError: if the name is empty, or that of another function.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> register_activation("cosine", jnp.cos)
+      >>> activation_called("cosine", "here") is jnp.cos
+      True
+    """
+    _check_new("register_activation", name, function, _ACTIVATIONS)
+    _ACTIVATIONS[name] = function
+    _ACTIVATION_NAMES.setdefault(function, name)
+
+
+def register_module(name: str, make: MakeModule) -> None:
+    """Lets modules of a kind be called by a name, as a transform or a compute.
+
+    Args:
+      name: new, or already that of ``make``.
+      make: a class or function that is called as ``make(in_features, out_features, rngs=rngs,
+        **options)`` for every place of the graph that has the name, with the options of its
+        :class:`Named` record.
+
+    Raises:
+      TypeError: if the name is no str, or ``make`` no function.
+      ValueError: if the name is empty, or that of another function.
+
+    Example:
+      >>> from nnx_stateful import LRU
+      >>> register_module("recurrent", LRU)
+      >>> make_module(Named("recurrent", r_max=0.9), 3, 2, nnx.Rngs(0)).out_features
+      2
+    """
+    _check_new("register_module", name, make, _MODULES)
+    _MODULES[name] = make
+
+
+def activation_called(name: str, where: str) -> Activation | None:
+    """Returns the activation of a name; None for the identity.
+
+    Raises:
+      ValueError: if no activation has the name; ``where`` is its place.
+    """
+    if name not in _ACTIVATIONS:
+        raise ValueError(
+            f"{where}: expected the name of an activation, got {name!r}; "
+            f"{which_name(name, _ACTIVATIONS)}; add others with register_activation"
+        )
+    return _ACTIVATIONS[name]
+
+
+def name_of_activation(activation: Any) -> str | None:
+    """Returns the name under which an activation is written; None if it has none."""
+    try:
+        return _ACTIVATION_NAMES.get(activation)
+    except TypeError:  # not hashable
+        return None
+
+
+def check_module_name(name: str, where: str) -> None:
+    """Raises ValueError unless modules are registered under the name."""
+    if name not in _MODULES:
+        raise ValueError(
+            f"{where}: expected the name of a module, got {name!r}; {which_name(name, _MODULES)}; "
+            "add others with register_module"
+        )
+
+
+def make_module(
+    named: Named, in_features: int, out_features: int, rngs: nnx.Rngs
+) -> StatefulModule:
+    """Makes a registered module."""
+    options: dict[str, Any] = dict(named.options)
+    return _MODULES[named.name](in_features, out_features, rngs=rngs, **options)
+
+
+def _check_new(method: str, name: Any, value: Any, known: dict[str, Any]) -> None:
+    if not isinstance(name, str):
+        raise TypeError(
+            f"{method}: expected a name of type str, got {name!r} of type {type(name).__name__}; "
+            f"use {str(name)!r}"
+        )
+    if not name:
+        raise ValueError(f"{method}: expected a name of at least one character, got ''; name it")
+    if not callable(value) or isinstance(value, nnx.Module):
+        raise TypeError(
+            f"{method}: {name!r}: expected a function or class, got an instance of "
+            f"{type(value).__name__}; pass what can be called anew in each graph"
+        )
+    if name in known and known[name] is not value:
+        raise ValueError(
+            f"{method}: expected a new name, got {name!r}, which is that of {known[name]!r}; "
+            "choose another"
+        )
+
+
+def _calling(make: MakeModule, *functions: str) -> MakeModule:
+    """Lets options that are functions be given by the names of activations."""
+
+    def made(in_features: int, out_features: int, /, **options: Any) -> StatefulModule:
+        for option in functions:
+            if isinstance(options.get(option), str):
+                options[option] = activation_called(options[option], option)
+        return make(in_features, out_features, **options)
+
+    return made
+
+
+_ACTIVATIONS: dict[str, Activation | None] = {
+    "identity": None,
+    "celu": jax.nn.celu,
+    "elu": jax.nn.elu,
+    "gelu": jax.nn.gelu,
+    "hard_sigmoid": jax.nn.hard_sigmoid,
+    "hard_swish": jax.nn.hard_swish,
+    "hard_tanh": jax.nn.hard_tanh,
+    "leaky_relu": jax.nn.leaky_relu,
+    "log_sigmoid": jax.nn.log_sigmoid,
+    "mish": jax.nn.mish,
+    "relu": jax.nn.relu,
+    "relu6": jax.nn.relu6,
+    "selu": jax.nn.selu,
+    "sigmoid": jax.nn.sigmoid,
+    "soft_sign": jax.nn.soft_sign,
+    "softmax": jax.nn.softmax,
+    "softplus": jax.nn.softplus,
+    "swish": jax.nn.swish,
+    "silu": jax.nn.silu,  # swish by its other name
+    "tanh": jax.nn.tanh,
+}
+
+
+def _names_of_functions() -> dict[Any, str]:
+    """The first name of each function, those included that are other objects in Flax."""
+    names: dict[Any, str] = {}
+    for name, function in _ACTIVATIONS.items():
+        names.setdefault(function, name)
+        names.setdefault(getattr(jax.nn, name), name)
+        names.setdefault(getattr(nnx, name, function), name)
+    return names | {jnp.tanh: "tanh"}
+
+
+_ACTIVATION_NAMES = _names_of_functions()
+
+_MODULES: dict[str, MakeModule] = {
+    "dense": _calling(Dense, "activation"),
+    "gru": _calling(GRU, "gate_fn", "activation_fn"),
+    "lru": LRU,
+    "lstm": _calling(LSTM, "gate_fn", "activation_fn"),
+}

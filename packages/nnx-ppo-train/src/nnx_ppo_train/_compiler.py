@@ -1,0 +1,23 @@
+"""What the compiler is asked for: on a CPU it takes most of a short training's time."""
+
+import jax
+
+CompilerOptions = dict[str, bool | str | int | float]
+
+
+def to_run_once() -> CompilerOptions | None:
+    """For what runs once: hardly any optimisation."""
+    return _on_cpu(0)
+
+
+def to_run_often() -> CompilerOptions | None:
+    """For what runs often.
+
+    LLVM's first level: its higher ones compile up to a fifth longer, and the iteration, most of
+    which is matrix products and loops that XLA has vectorised already, gets no faster.
+    """
+    return _on_cpu(1)
+
+
+def _on_cpu(level: int) -> CompilerOptions | None:
+    return {"xla_backend_optimization_level": level} if jax.default_backend() == "cpu" else None

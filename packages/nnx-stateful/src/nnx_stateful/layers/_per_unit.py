@@ -1,0 +1,106 @@
+"""Positive numbers of the units of a population, fixed or trained: scales and time constants."""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.core import Tracer
+from jaxtyping import Array, Float
+
+PerUnit = float | Array | np.ndarray | Sequence[float] | Callable[..., Array]
+"""What a constructor takes: a number, one for each unit, or an initializer that draws them."""
+
+
+class FixedParameter(nnx.Variable):
+    """A number that belongs to a module like a parameter does, but is not trained."""
+
+
+def per_unit(
+    kind: str, name: str, value: PerUnit, size: int, rngs: nnx.Rngs, above: float = 0.0
+) -> Float[Array, " size"]:
+    """Returns one number for each unit.
+
+    Args:
+      kind: name of the module, for messages.
+      name: name of the argument.
+      value: a number, an array (size,), or an initializer ``f(key, shape, dtype)``.
+      size: number of units.
+      rngs: where the key of an initializer comes from; nothing is drawn otherwise.
+      above: what each number must exceed; traced ones are taken on trust.
+
+    Raises:
+      TypeError: if ``value`` is of another kind.
+      ValueError: if it has another shape, is not finite, or is not above that.
+    """
+    expected = f"a number greater than {above:g}, an array ({size},) of them, or an initializer"
+    given = value(rngs.params(), (size,), jnp.float32) if callable(value) else value
+    try:
+        if isinstance(given, bool | str):
+            raise TypeError
+        values = jnp.asarray(given, jnp.float32)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{kind}: {name}: expected {expected}, got {given!r} of type {type(given).__name__}"
+        ) from error
+    if values.shape not in ((), (size,)):
+        raise ValueError(f"{kind}: {name}: expected {expected}, got shape {values.shape}")
+    if not isinstance(values, Tracer):
+        known = np.atleast_1d(values)
+        wrong = known[~(np.isfinite(known) & (known > above))]
+        if wrong.size:
+            raise ValueError(f"{kind}: {name}: expected {expected}, got {wrong[0]:g}")
+    return jnp.broadcast_to(values, (size,))
+
+
+def parameter(values: Float[Array, " size"], learnable: bool) -> nnx.Variable[Array]:
+    """Returns the variable for numbers that are trained or not."""
+    return nnx.Param(values) if learnable else FixedParameter(values)
+
+
+class Decay(nnx.Module):
+    """What is left of a state after one step, given its time constant.
+
+    The variable is the logit of the decay, ``decay = sigmoid(logit)``: whatever an optimiser makes
+    of it, the decay lies between 0 and 1 and the time constant is positive. It relates to the time
+    constant tau and the time step dt in one of two ways::
+
+        exact    decay = exp(-dt / tau)      tau > 0
+        Euler    decay = 1 - dt / tau        tau > dt
+
+    Args:
+      time_constants: tau, one for each unit, in the unit of ``dt``.
+      dt: duration of a step.
+      learnable: whether the logit is an ``nnx.Param``.
+      euler: which of the two it is.
+
+    Attributes:
+      logit: the variable, (size,).
+    """
+
+    def __init__(
+        self,
+        time_constants: Float[Array, " size"],
+        dt: float,
+        learnable: bool,
+        euler: bool = False,
+    ):
+        self.dt = float(dt)
+        self.euler = euler
+        ratio = self.dt / time_constants
+        logit = jnp.log(1 / ratio - 1) if euler else -ratio - jnp.log(-jnp.expm1(-ratio))
+        self.logit = parameter(logit, learnable)
+
+    @property
+    def time_constants(self) -> Float[Array, " size"]:
+        """Tau, one for each unit, in the unit of dt."""
+        logit = self.logit[...]
+        if self.euler:
+            return self.dt * (1 + jnp.exp(logit))
+        return self.dt / jax.nn.softplus(-logit)
+
+    def factors(self) -> tuple[Float[Array, " size"], Float[Array, " size"]]:
+        """Returns the decay and ``1 - decay``, each to full precision."""
+        logit = self.logit[...]
+        return jax.nn.sigmoid(logit), jax.nn.sigmoid(-logit)
