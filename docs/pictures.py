@@ -38,7 +38,7 @@ def tutorial_graph() -> PopulationGraph:
 
 def chain_graph(bodies: int = 20) -> PopulationGraph:
     """Bodies in touch with their neighbours and with a root, each with an action and a value."""
-    env = make_env("body-chain", n_bodies=bodies)
+    env: Any = make_env("body-chain", n_bodies=bodies)
     graph = PopulationGraph(nnx.Rngs(0))
     graph.add_population("root", 32, activation=jnp.tanh)
     for number, (body, size) in enumerate(env.observation_size.items()):
@@ -145,7 +145,8 @@ def _with_colours_of(axes: Any, image: Image.Image) -> Image.Image:
     shades = {(255, 255, 255)}
     for colour in map(to_rgb, drawn):
         for share in (0.25, 0.5, 0.75, 1.0):
-            shades.add(tuple(round(255 * (1 - share + share * part)) for part in colour))
+            red, green, blue = (round(255 * (1 - share + share * part)) for part in colour)
+            shades.add((red, green, blue))
     palette = Image.new("P", (1, 1))
     palette.putpalette([part for shade in sorted(shades) for part in shade])
     return image.quantize(palette=palette, dither=Image.Dither.NONE)

@@ -69,11 +69,15 @@ def test_networkx_has_fields_and_kept_attributes_side_by_side():
         "input_from": "x",
         "output_to": None,
         "compute": None,
+        "sign": None,
     }
     assert graph.nodes["arm"]["compute"] == {"name": "lru", "options": {"r_max": 0.5}}
     assert graph.edges["eye", "arm", 0] == {
         "delay": 1,
         "transform": None,
+        "connectivity": None,
+        "frozen": False,
+        "share": None,
         "length": 2.5,
         "declared": 0,
     }

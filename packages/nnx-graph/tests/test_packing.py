@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 from nnx_graph import Connection, GraphSpec, Population, Unnamed
-from nnx_graph._packer import MAX_PRODUCTS, pack
+from nnx_graph._batching import MAX_PRODUCTS
+from nnx_graph._packer import pack
 from nnx_graph._plan import lower
 
 

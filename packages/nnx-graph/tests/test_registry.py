@@ -6,7 +6,18 @@ import pytest
 from flax import nnx
 from nnx_graph import Named, PopulationGraph, Unnamed, register_activation, register_module
 from nnx_graph._registry import activation_called, make_module, name_of_activation
-from nnx_stateful import GRU, LRU, LSTM, Dense
+from nnx_stateful import (
+    ALIF,
+    CTRNN,
+    GRU,
+    LIF,
+    LRU,
+    LSTM,
+    Dense,
+    LeakyIntegrator,
+    Noise,
+    OrnsteinUhlenbeckNoise,
+)
 
 
 def halve(x):
@@ -49,13 +60,38 @@ def test_registered_activation_is_found_both_ways_under_its_first_name():
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("lstm", LSTM), ("gru", GRU), ("lru", LRU), ("dense", Dense)]
+    ("name", "kind"),
+    [("lstm", LSTM), ("gru", GRU), ("lru", LRU), ("dense", Dense), ("ctrnn", CTRNN)],
 )
 def test_registered_layers_have_the_sizes_of_their_place(name, kind):
     module = make_module(Named(name), 2, 3, nnx.Rngs(0))
     assert type(module) is kind
     out = jax.eval_shape(lambda x: module(module.initialize_state(5), x).output, jnp.ones((5, 2)))
     assert out.shape == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("leaky_integrator", LeakyIntegrator),
+        ("ctrnn", CTRNN),
+        ("noise", Noise),
+        ("ornstein_uhlenbeck_noise", OrnsteinUhlenbeckNoise),
+        ("lif", LIF),
+        ("alif", ALIF),
+    ],
+)
+def test_registered_dynamics_have_the_size_of_their_population(name, kind):
+    module = make_module(Named(name), 3, 3, nnx.Rngs(0))
+    assert type(module) is kind
+    assert module.size == 3
+
+
+def test_dynamics_of_one_size_in_a_place_of_two_raise():
+    with pytest.raises(
+        ValueError, match=r"LIF: expected as many inputs as outputs, got 2 and 3; .*the compute"
+    ):
+        make_module(Named("lif"), 2, 3, nnx.Rngs(0))
 
 
 def test_options_reach_the_module_and_functions_go_by_name():

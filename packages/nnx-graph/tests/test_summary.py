@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from nnx_graph import PopulationGraph
+from nnx_graph import LowRank, OneToOne, PopulationGraph
 from nnx_stateful import GRU, Dense, initial_state
 
 from ._pictures import NASTY, star
@@ -56,6 +56,7 @@ def test_populations_are_described(graph):
         "role": "input",
         "activation": "tanh",
         "compute": None,
+        "sign": None,
         "level": 0,
         "cycle": None,
         "parameters": 0,
@@ -75,6 +76,9 @@ def test_connections_are_described(graph):
         "dst": "core",
         "delay": 2,
         "transform": None,
+        "connectivity": None,
+        "share": None,
+        "frozen": False,
         "shape": (6, 3),
         "parameters": 6 * 3 + 3,
     }
@@ -92,6 +96,33 @@ def test_totals_count_a_shared_module_once_and_what_is_stored(graph):
     assert summary.stored_parameters == size(nnx.state(graph, nnx.Param))
     buffers = initial_state(graph, 1)["buffers"]
     assert summary.buffer_bytes == sum(leaf.nbytes for leaf in jax.tree.leaves(buffers))
+
+
+def test_bound_weights_are_counted_as_they_are_trained():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("eye", 6, input_from="vision")
+    graph.add_population("core", 6, sign="inhibitory")
+    graph.add_output("hand", 3)
+    graph.connect("eye", "core", connectivity=OneToOne())
+    graph.connect("core", "hand", connectivity=LowRank(2))
+    graph.connect("eye", "hand", frozen=True)
+    graph.connect("core", "hand", delay=1, share="both")
+    graph.connect("eye", "hand", delay=2, share="both")
+    graph.finalize()
+    summary = graph.summary()
+    rows = [(c.connectivity, c.share, c.frozen, c.parameters) for c in summary.connections]
+    assert rows == [
+        ("one-to-one", None, False, 6 + 6),
+        ("low-rank", None, False, 6 * 2 + 2 * 3 + 3),
+        (None, None, True, 0),
+        (None, "both", False, 6 * 3 + 3),
+        (None, "both", False, 6 * 3 + 3),
+    ]
+    assert summary.populations[1].sign == "inhibitory"
+    assert summary.parameters == 12 + 21 + 21
+    assert summary.stored_parameters == size(nnx.state(graph, nnx.Param))
+    for word in ("inhibitory", "one-to-one", "frozen", "both"):
+        assert word in str(summary)
 
 
 def test_levels_are_those_of_the_ring_buffers():
@@ -118,8 +149,8 @@ def test_padding_is_told():
     summary = graph.summary()
     assert summary.parameters == 6 * (3 * 2 + 2) + 6 * (4 * 2 + 2)
     assert summary.stored_parameters == size(nnx.state(graph, nnx.Param))
-    assert summary.stored_parameters > summary.parameters
-    assert f"{summary.parameters} parameters, {summary.stored_parameters} stored;" in str(summary)
+    assert summary.stored_parameters == 12 * (4 * 2 + 2) > 108
+    assert f"108 parameters, {summary.stored_parameters} stored;" in str(summary)
 
 
 def test_summary_before_finalize_has_what_is_declared(graph):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from nnx_graph import PopulationGraph
-from nnx_graph._packer import MAX_PRODUCTS
+from nnx_graph._batching import MAX_PRODUCTS
 
 SIZES = (1, 2, 3, 4)
 PAIRS = 3 * MAX_PRODUCTS
@@ -81,14 +81,30 @@ def test_padding_takes_no_part_in_what_is_computed():
     jax.tree.map(np.testing.assert_array_equal, graph(state, inputs(graph)).output, expected)
 
 
-def test_each_connection_is_drawn_from_its_own_key_as_if_alone():
-    graph, rngs = pairs(), nnx.Rngs(0)
-    sizes = {p.name: p.size for p in graph.spec.populations}
-    draw = nnx.initializers.lecun_normal()
-    for c in graph.spec.connections:
-        alone = draw(rngs.params(), (sizes[c.src], sizes[c.dst]), jnp.float32)
-        kernel = graph.connection(c.src, c.dst, c.index).kernel
-        np.testing.assert_allclose(kernel, alone, rtol=1e-6, atol=1e-7)
+def test_initial_weights_of_a_connection_do_not_depend_on_later_ones():
+    def kernels(count):
+        graph = PopulationGraph(nnx.Rngs(0))
+        graph.add_input("a", 3, input_from="x")
+        for number in range(count):
+            graph.add_output(f"t{number}", 2)
+            graph.connect("a", f"t{number}", delay=number % 2)
+        graph.finalize()
+        return [np.asarray(graph.connection("a", f"t{number}").kernel) for number in range(2)]
+
+    few, many = kernels(2), kernels(2 + MAX_PRODUCTS)
+    np.testing.assert_array_equal(few, many)
+    assert not np.array_equal(few[0], few[1])
+
+
+def test_initial_weights_have_a_variance_of_one_over_the_inputs():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("a", 100, input_from="x")
+    graph.add_output("y", 200)
+    graph.connect("a", "y")
+    graph.finalize()
+    kernel = np.asarray(graph.connection("a", "y").kernel)
+    assert abs(kernel.std() * 10 - 1) < 0.02
+    assert np.abs(kernel).max() < 2.3 / 10  # truncated at two deviations
 
 
 def test_few_arrays_hold_many_connections():

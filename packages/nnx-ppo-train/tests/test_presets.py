@@ -233,7 +233,7 @@ def operand_types(function, *arguments):
     return set(find(jax.make_jaxpr(function)(*arguments).jaxpr))
 
 
-@pytest.mark.parametrize("network", ["mlp", "lstm", "gru", "lru"])
+@pytest.mark.parametrize("network", ["graph", "mlp", "lstm", "gru", "lru"])
 def test_compute_dtype_reaches_every_product(network):
     def types(compute_dtype):
         net = build(network, ENVS["recall"], compute_dtype=compute_dtype)
@@ -242,7 +242,9 @@ def test_compute_dtype_reaches_every_product(network):
 
         def loss(params):
             out = nnx.merge(graphdef, params, others).unroll(state, xs).output
-            return sum(leaf.sum() for leaf in (out.value_estimates, out.loglikelihoods))
+            return sum(
+                leaf.sum() for leaf in jax.tree.leaves((out.value_estimates, out.loglikelihoods))
+            )
 
         return operand_types(jax.grad(loss), params)
 

@@ -16,11 +16,13 @@ from ._drawing import draw_graph
 from ._edges import spec_from_edges
 from ._graph import PopulationGraph
 from ._graphml import read_graphml, write_graphml
+from ._interventions import Intervention, InterventionValue
 from ._networkx import spec_from_networkx, spec_to_networkx
 from ._registry import register_activation, register_module
 from ._spec import Activation, Connection, GraphSpec, Named, Population, Unnamed
 from ._summary import ConnectionSummary, GraphSummary, PopulationSummary
 from ._view import ConnectionView, ParameterView
+from ._with_graph import with_graph
 
 __all__ = [
     "Activation",
@@ -34,6 +36,8 @@ __all__ = [
     "FrozenWeight",
     "GraphSpec",
     "GraphSummary",
+    "Intervention",
+    "InterventionValue",
     "LowRank",
     "Mask",
     "Named",
@@ -55,5 +59,6 @@ __all__ = [
     "spec_to_dict",
     "spec_to_json",
     "spec_to_networkx",
+    "with_graph",
     "write_graphml",
 ]

@@ -1,12 +1,13 @@
 """The engine of a graph: weights, modules, and one step of all of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key
 from nnx_stateful import (
     Map,
     PyTree,
@@ -17,6 +18,7 @@ from nnx_stateful import (
 )
 
 from ._constraints import CommonWeights, Constraints
+from ._effects import Effects
 from ._evaluation import Evaluation, ring_state
 from ._packing import Block, Packing
 from ._spec import Connection
@@ -41,7 +43,7 @@ class Circuit(nnx.Module):
 
     Args:
       packing: the graph as few operations.
-      keys: initial keys of the default connections, by name.
+      key: of the initial weights.
       transforms: custom transforms by connection name.
       computes: compute modules by population name.
       compute_dtype: type of the operands of products; None for their own.
@@ -50,23 +52,17 @@ class Circuit(nnx.Module):
     def __init__(
         self,
         packing: Packing,
-        keys: Mapping[str, Key[Array, ""]],
+        key: Key[Array, ""],
         transforms: Mapping[str, StatefulModule],
         computes: Mapping[str, StatefulModule],
         compute_dtype: Any = None,
     ):
         self.packing = packing
         self.compute_dtype = compute_dtype
-        by_name = {c.name: c for c in packing.plan.spec.connections}
-        self.common = CommonWeights(packing.plan.spec, keys)
-        self.weights = nnx.List(
-            [
-                Weights(block, kernel, self._constraints(block, by_name))
-                for block, kernel in zip(
-                    packing.blocks, draw_kernels(packing.blocks, keys), strict=True
-                )
-            ]
-        )
+        self.common = CommonWeights(packing.plan.spec, key)
+        constraints = [self._constraints(block) for block in packing.blocks]
+        kernels = draw_kernels(self._numbers(), [c.deviation for c in constraints], key)
+        self.weights = nnx.List(map(Weights, packing.blocks, kernels, constraints))
         self.transforms = Transforms(transforms) if transforms else None
         self.computes = Computes(computes) if computes else None
 
@@ -83,31 +79,73 @@ class Circuit(nnx.Module):
         floating = [kind for kind in types if jnp.issubdtype(kind, jnp.floating)]
         return jnp.result_type(*floating) if floating else jnp.zeros(()).dtype
 
-    def acting_weights(self) -> list[tuple[Array, Array]]:
-        """Kernel and summed biases of each block as they act: (n, rows, columns), (columns,)."""
+    def acting_weights(self, cut: Iterable[Connection] = ()) -> list[tuple[Array, Array]]:
+        """Kernel and summed biases of each block as they act: (n, rows, columns), (columns,).
+
+        Args:
+          cut: default connections that are left out.
+        """
         common = self.common.values()
-        found = []
-        for weights in self.weights:
-            kernel, bias = weights.values(common)
-            found.append((kernel, weights.total(bias)))
-        return found
+        found = [weights.values(common) for weights in self.weights]
+        for connection in cut:
+            index, parts = self._find(connection)
+            pairs = zip(found[index], parts, strict=True)
+            kernel, bias = (array.at[part].set(0) for array, part in pairs)
+            found[index] = kernel, bias
+        return [
+            (kernel, weights.total(bias))
+            for weights, (kernel, bias) in zip(self.weights, found, strict=True)
+        ]
+
+    def own_weights(self, connection: Connection) -> tuple[Array, Array]:
+        """Kernel and bias of a default connection as they act: (size of src, of dst), (of dst,)."""
+        weights, (kernel_part, bias_part) = self.weights_of(connection)
+        kernel, bias = weights.values(self.common.values())
+        return kernel[kernel_part], bias[bias_part]
 
     def weights_of(self, connection: Connection) -> tuple[Weights, tuple[Any, Any]]:
         """Returns the weights of a default connection's block, and where its own are in them."""
+        index, parts = self._find(connection)
+        return self.weights[index], parts
+
+    def _find(self, connection: Connection) -> tuple[int, tuple[Any, Any]]:
+        """The index of a default connection's block, and where its own weights are in those."""
         width = self.packing.plan.populations[connection.dst].size
-        for weights in self.weights:
+        for index, weights in enumerate(self.weights):
             if connection.name in weights.places:
-                return weights, region(weights.block, weights.places[connection.name], width)
+                return index, region(weights.block, weights.places[connection.name], width)
         raise KeyError(connection.name)
 
-    def _constraints(self, block: Block, by_name: Mapping[str, Connection]) -> Constraints:
+    def _constraints(self, block: Block) -> Constraints:
+        """What binds the weights of a block."""
+        regions = [(c, *where) for c, where in self._regions(block)]
+        return Constraints.of(
+            block, self.packing.plan.spec, self.common, regions, bias_shape(block)
+        )
+
+    def _numbers(self) -> list[Int[np.ndarray, "n rows columns"]]:
+        """Numbers the weights by connection, in the order of declaration, for each block."""
+        sizes = {p.name: p.size for p in self.packing.plan.spec.populations}
+        starts, count = {}, 0
+        for connection in self.packing.plan.spec.connections:
+            starts[connection.name] = count
+            if not connection.has_transform:
+                count += sizes[connection.src] * sizes[connection.dst]
+        numbers = []
+        for block in self.packing.blocks:
+            numbers.append(np.full((len(block.reads), block.rows, block.columns), -1))
+            for connection, (kernel, _) in self._regions(block):
+                size = sizes[connection.src], sizes[connection.dst]
+                own = np.arange(size[0] * size[1]).reshape(size)
+                numbers[-1][kernel] = starts[connection.name] + own
+        return numbers
+
+    def _regions(self, block: Block) -> Iterator[tuple[Connection, tuple[Any, Any]]]:
+        """The connections of a block, and where their kernels and biases are in its arrays."""
         plan = self.packing.plan
-        regions = []
         for name, where in block.connections:
-            connection = by_name[name]
-            width = plan.populations[connection.dst].size
-            regions.append((connection, *region(block, where, width)))
-        return Constraints.of(block, plan.spec, self.common, regions, bias_shape(block))
+            connection = plan.connections[name]
+            yield connection, region(block, where, plan.populations[connection.dst].size)
 
     def initialize_state(self, batch_size: int) -> dict[str, PyTree]:
         dtype = self.float_type
@@ -136,6 +174,7 @@ class Circuit(nnx.Module):
         x: Mapping[str, jax.Array],
         rollout_extras: dict[str, PyTree] | None,
         outputs: Iterable[str],
+        effects: Effects | None = None,
     ) -> StatefulModuleOutput:
         """Runs one step.
 
@@ -144,6 +183,7 @@ class Circuit(nnx.Module):
           x: (B, size) by population, what is added to its sum from outside; may lack populations.
           rollout_extras: extras of the custom modules to replay, or None.
           outputs: the populations whose outputs are wanted.
+          effects: what interventions do to it; None for nothing.
 
         Returns:
           The outputs of these populations by name, (B, size).
@@ -156,7 +196,7 @@ class Circuit(nnx.Module):
             return ring_read(state["buffers"][name], state["index"][name], delay)
 
         rows = jax.tree.leaves((x, state))[0].shape[0]
-        evaluation = Evaluation(self, run, state, rollout_extras, (rows,), x, past)
+        evaluation = Evaluation(self, run, state, rollout_extras, (rows,), x, past, effects)
         for unit in self.packing.units:
             for level in unit.levels:
                 evaluation.evaluate(level)

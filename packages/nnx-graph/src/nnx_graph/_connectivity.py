@@ -40,7 +40,7 @@ class FixedProbability:
 
     Example:
       >>> int(FixedProbability(0.5, seed=1).mask(100, 100).sum())
-      4993
+      4953
     """
 
     probability: float

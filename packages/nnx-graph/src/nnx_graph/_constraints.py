@@ -1,7 +1,7 @@
 """What binds the weights of connections: masks, signs, frozen values, and common weights."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ class CommonWeights(nnx.Module):
 
     Args:
       spec: the declaration.
-      keys: initial keys of the default connections, by name.
+      key: of the graph; each connection folds in its number.
 
     Attributes:
       kernels: (size of src, size of dst) for each name that connections share.
@@ -38,26 +38,31 @@ class CommonWeights(nnx.Module):
       right: (rank, size of dst) for each.
     """
 
-    def __init__(self, spec: GraphSpec, keys: Mapping[str, Key[Array, ""]]):
+    def __init__(self, spec: GraphSpec, key: Key[Array, ""]):
         sizes = {p.name: p.size for p in spec.populations}
         self._shares = tuple(dict.fromkeys(c.share for c in spec.connections if c.share))
         self._factored = tuple(c.name for c in spec.connections if _is_low_rank(c))
         first = {c.share: c for c in reversed(spec.connections) if c.share}
         by_name = {c.name: c for c in spec.connections}
+        number = {name: place for place, name in enumerate(by_name)}
+
+        def key_of(connection: Connection) -> Key[Array, ""]:
+            return jax.random.fold_in(key, number[connection.name])
+
         shared = [first[share] for share in self._shares]
         factored = [by_name[name] for name in self._factored]
         self.kernels = nnx.List(
-            [nnx.Param(_lecun(keys[c.name], (sizes[c.src], sizes[c.dst]))) for c in shared]
+            [nnx.Param(_lecun(key_of(c), (sizes[c.src], sizes[c.dst]))) for c in shared]
         )
         self.biases = nnx.List([nnx.Param(jnp.zeros(sizes[c.dst], jnp.float32)) for c in shared])
         ranks = [c.connectivity.rank for c in factored if isinstance(c.connectivity, LowRank)]
         ends = list(zip(factored, ranks, strict=True))
         self.left = nnx.List(
-            [nnx.Param(_lecun(keys[c.name], (sizes[c.src], rank))) for c, rank in ends]
+            [nnx.Param(_lecun(key_of(c), (sizes[c.src], rank))) for c, rank in ends]
         )
         self.right = nnx.List(
             [
-                nnx.Param(_lecun(jax.random.fold_in(keys[c.name], 1), (rank, sizes[c.dst])))
+                nnx.Param(_lecun(jax.random.fold_in(key_of(c), 1), (rank, sizes[c.dst])))
                 for c, rank in ends
             ]
         )
@@ -111,7 +116,7 @@ class Constraints:
       frozen_bias: (n, R, columns).
       borrowed_kernel: index among the common weights, -1 where the weight is the block's own.
       borrowed_bias: the same for the bias.
-      gain: factor of the initial weights, which are drawn for all inputs that there could be.
+      deviation: standard deviation of the initial weights: LeCun's, for the inputs that there are.
     """
 
     mask: Bool[np.ndarray, "n rows columns"] | None
@@ -120,7 +125,7 @@ class Constraints:
     frozen_bias: Bool[np.ndarray, "n R columns"] | None
     borrowed_kernel: Int[np.ndarray, "n rows columns"] | None
     borrowed_bias: Int[np.ndarray, "n R columns"] | None
-    gain: Float[np.ndarray, "n rows columns"] | None
+    deviation: Float[np.ndarray, "n rows columns"]
 
     @classmethod
     def of(
@@ -146,12 +151,14 @@ class Constraints:
         mask, signs = np.ones(shape, bool), np.zeros((*shape[:2], 1), np.int32)
         frozen = np.zeros(shape, bool), np.zeros(bias_shape, bool)
         borrowed = np.full(shape, -1), np.full(bias_shape, -1)
-        gain = np.ones(shape, np.float32)
+        deviation = np.zeros(shape)
         for connection, kernel, bias in regions:
             size = sizes[connection.src], sizes[connection.dst]
+            inputs = size[0]
             if connection.connectivity is not None:
                 mask[kernel] = own = connection.connectivity.mask(*size)
-                gain[kernel] = np.sqrt(size[0] / np.maximum(own.sum(axis=0), 1))
+                inputs = np.maximum(own.sum(axis=0), 1)
+            deviation[kernel] = 1 / np.sqrt(inputs)
             signs[kernel[:2]] = sign.get(connection.src, 0)
             frozen[0][kernel] = frozen[1][bias] = connection.frozen
             of_kernel, of_bias = common.places(connection)
@@ -166,7 +173,7 @@ class Constraints:
             frozen_bias=frozen[1] if frozen[1].any() else None,
             borrowed_kernel=borrowed[0] if (borrowed[0] >= 0).any() else None,
             borrowed_bias=borrowed[1] if (borrowed[1] >= 0).any() else None,
-            gain=None if mask.all() else gain,
+            deviation=deviation,
         )
 
 

@@ -76,8 +76,12 @@ def run_cycle_of_modules(
     participants = Participants(groups, unit)
     graphdef, variables = nnx.split(participants)
     dtype = history.dtype
-    blocks = {
-        level.index: {index: cycle.blocks[index] for index in level.inner_blocks}
+    inner_sources = {
+        level.index: {
+            index: sources
+            for index in level.inner_blocks
+            if (sources := cycle.blocks[index].cycle_sources) is not None
+        }
         for level in unit.levels
     }
 
@@ -100,8 +104,8 @@ def run_cycle_of_modules(
             arrays["back", delay] = masked(selection({"unit": window[-delay]}), valid, place)
         for level in unit.levels:
             sums = {
-                index: product(kernels[index], block.cycle_sources(arrays), cycle.dtype)
-                for index, block in blocks[level.index].items()
+                index: product(kernels[index], sources(arrays), cycle.dtype)
+                for index, sources in inner_sources[level.index].items()
             }
             total = level_total(level, sums, bias, drive)
             for connection, start, (key, first, size) in level.inner_transforms:

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 from flax import nnx
 from nnx_stateful import StatefulModule
 
+from ._check_spec import check_spec
 from ._circuit import Circuit
 from ._hints import which_name
 from ._packer import pack
@@ -26,7 +26,6 @@ from ._validation import (
     check_name,
     check_population_name,
     check_reciprocal,
-    check_spec,
     check_transform,
     checked_activation,
     checked_delay,
@@ -41,8 +40,8 @@ ModuleLike = StatefulModule | Named | str
 class Draft:
     """Collects declarations and builds the engine from them.
 
-    Takes one key per default connection as it is declared. Modules that are declared by name are
-    made at the end, first the computes, then the transforms, each in the order of declaration; so
+    Takes one key for all default connections, at the end. Modules that are declared by name are
+    made after it, first the computes, then the transforms, each in the order of declaration; so
     the same declaration has the same weights, whatever the order of its populations and
     connections among each other.
 
@@ -59,7 +58,6 @@ class Draft:
         self._parallel: dict[tuple[str, str], int] = {}
         self._entries: dict[str, str] = {}  # population by entry of the output
         self._modules: dict[str, StatefulModule] = {}  # by population or connection
-        self._keys: dict[str, jax.Array] = {}
         self._attributes: Items = ()
 
     def add_population(self, population: Population, compute: ModuleLike | None) -> None:
@@ -128,6 +126,7 @@ class Draft:
         check_weights(spec)
         for population in spec.populations:
             check_activation_shape(population)
+        key = self._rngs.params()
         computes, transforms = {}, {}
         for p in spec.populations:
             if p.compute is not None:
@@ -140,15 +139,13 @@ class Draft:
                 module = self._module(c.transform, c.name, *sizes, f"transform of {c.name!r}")
                 check_transform(c, module, spec)
                 transforms[c.name] = module
-        return Circuit(pack(lower(spec)), self._keys, transforms, computes, self._compute_dtype)
+        return Circuit(pack(lower(spec)), key, transforms, computes, self._compute_dtype)
 
     def _add(self, connection: Connection, transform: ModuleLike | None) -> None:
         ends = connection.src, connection.dst
         index = self._parallel.get(ends, 0)
         connection = dataclasses.replace(connection, index=index, transform=None)
-        if transform is None:
-            self._keys[connection.name] = self._rngs.params()
-        else:
+        if transform is not None:
             reference = self._keep(connection.name, transform)
             connection = dataclasses.replace(connection, transform=reference)
         self._parallel[ends] = index + 1

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from nnx_stateful import PyTree, Routing, StatefulModuleOutput
 
+from ._effects import Effects
 from ._packing import Level, Response, Unit
 from ._selection import Selection
 from ._spec import Connection
@@ -28,6 +29,7 @@ class Evaluation:
       drive: (*lead, size) by population, what is added to its sum from outside.
       past: ``past(ring, delay)``, what the ring buffer of that name held so many steps ago,
         (*lead, columns).
+      effects: what interventions do to a step; None for nothing.
 
     Attributes:
       weights: kernel and summed biases of each block, as they act.
@@ -43,12 +45,14 @@ class Evaluation:
         lead: tuple[int, ...],
         drive: Mapping[str, jax.Array],
         past: Callable[[str, int], jax.Array],
+        effects: Effects | None = None,
     ):
         self._circuit = circuit
         self._packing = circuit.packing
         self._lead = lead
         self._dtype = circuit.float_type
-        self.weights = circuit.acting_weights()
+        self._effects = effects or Effects(circuit.packing)
+        self.weights = circuit.acting_weights(self._effects.cut)
         self._drive = {("drive", name): value for name, value in drive.items()}
         self._past = past
         self.arrays: dict[Any, jax.Array] = {}
@@ -67,7 +71,12 @@ class Evaluation:
         """Computes the outputs of a level from those of the levels before it."""
         transforms = [*level.transforms, *((c, at) for c, at, _ in level.inner_transforms)]
         total = self._integrate(level, (*level.blocks, *level.inner_blocks), transforms)
+        for connection, start in self._effects.cut_into(level):
+            arriving = self._effects.on_connection(connection, self._arriving(connection))
+            total = add_arriving(total, arriving, start)
+        total = self._effects.on_level("sums", level, total)
         outputs = respond(level.responses, total, len(self._lead), self._compute)
+        outputs = self._effects.on_level("outputs", level, outputs)
         self._note(level, *level.parted(outputs))
 
     def enter(self, unit: Unit) -> tuple[jax.Array, jax.Array]:
@@ -117,10 +126,8 @@ class Evaluation:
             terms.append(jnp.zeros((*self._lead, level.width), self._dtype))
         total = sum(terms[1:], terms[0])
         for connection, start in transforms:
-            key, first = self._packing.locate(connection)
-            size = self._packing.plan.populations[connection.src].size
-            read = self._read(key)[..., first : first + size]
-            arriving = self._routings["transforms"].call(connection.name, read)
+            arriving = self._routings["transforms"].call(connection.name, self._sent(connection))
+            arriving = self._effects.on_connection(connection, arriving)
             total = add_arriving(total, arriving, start)
         return total
 
@@ -129,6 +136,17 @@ class Evaluation:
         sources, (kernel, bias) = self._packing.blocks[index].sources, self.weights[index]
         arrays = {key: self._read(key) for key in sources.keys}
         return product(kernel, sources(arrays), self._circuit.compute_dtype) + bias
+
+    def _arriving(self, connection: Connection) -> jax.Array:
+        """What a default connection adds to the sums, computed apart from its block."""
+        kernel, bias = self._circuit.own_weights(connection)
+        return product(kernel[None], self._sent(connection), self._circuit.compute_dtype) + bias
+
+    def _sent(self, connection: Connection) -> jax.Array:
+        """What a connection carries, before its transform."""
+        key, first = self._packing.locate(connection)
+        size = self._packing.plan.populations[connection.src].size
+        return self._read(key)[..., first : first + size]
 
     def _read(self, key: Any) -> jax.Array:
         if key not in self.arrays:

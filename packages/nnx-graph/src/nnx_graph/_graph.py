@@ -1,12 +1,12 @@
 """PopulationGraph: named populations and delayed connections as one stateful module."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Self
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.typing import DTypeLike
+from jax.typing import ArrayLike, DTypeLike
 from nnx_stateful import (
     ACTIVATION_KEY,
     PyTree,
@@ -25,6 +25,9 @@ from ._dot import to_dot
 from ._draft import Draft, ModuleLike
 from ._drawing import draw_graph
 from ._edges import spec_from_edges
+from ._effects import Effects
+from ._intervening import Steps, Target, checked_populations, make_intervention
+from ._interventions import Intervention, Kind
 from ._mermaid import to_mermaid
 from ._networkx import spec_from_networkx, spec_to_networkx
 from ._sequence import run_sequence
@@ -56,7 +59,7 @@ class PopulationGraph(StatefulModule):
     Declare first, then :meth:`finalize`, then use it as any other module.
 
     Args:
-      rngs: source of the initial weights; one key for each default connection.
+      rngs: source of the initial weights; one key for all default connections.
       compute_dtype: type that the operands of default connections are rounded to, for example
         ``"bfloat16"``; what they add up to, weights, outputs and carry keep theirs. None for their
         own.
@@ -84,6 +87,8 @@ class PopulationGraph(StatefulModule):
     """
 
     circuit: Circuit  # the engine, set by finalize
+    interventions: Sequence[Intervention] = ()  # in the order in which they were made
+    recorded: tuple[str, ...] = ()  # populations whose outputs are metrics
 
     def __init__(self, rngs: nnx.Rngs, compute_dtype: DTypeLike | None = None):
         if not isinstance(rngs, nnx.Rngs):
@@ -432,11 +437,149 @@ class PopulationGraph(StatefulModule):
         """
         return find_connection(self._engine(), src, dst, index)
 
+    def lesion(
+        self,
+        target: Target,
+        strength: ArrayLike = 1.0,
+        *,
+        rows: ArrayLike | None = None,
+        steps: Steps = None,
+    ) -> Self:
+        """Returns a graph in which a population puts out nothing, or a connection carries nothing.
+
+        It shares all variables with this graph, which stays as it is; so do the graphs that
+        :meth:`clamp`, :meth:`stimulate` and :meth:`record` return. Calls can be chained: what is
+        lesioned or clamped several times undergoes each in the order of the calls, after whatever
+        stimulates it.
+
+        A lesioned population has the output 0, whatever its bias or activation; what had left it
+        before still arrives over connections with a delay. Over a lesioned connection 0 arrives
+        instead of what its transform returns, the bias included. Custom modules run on.
+
+        A graph with lesions, clamps or currents steps through :meth:`unroll`.
+
+        Args:
+          target: name of a population, or of a connection, ``"a->b"`` or ``"a->b#1"``; or
+            ``("a", "b")`` or ``("a", "b", 1)`` for the same connections.
+          strength: share that is lost, from 0 to 1; of shape (), (size,) with one for each unit of
+            the population or destination, (B, 1) or (B, size).
+          rows: (B,) bool, the rows of the batch that are lesioned; None for all of them.
+          steps: when it acts, in steps since the row's last reset: a range or slice, as in
+            ``range(100, 150)``, or bool of shape (N,) or (B, N), false from step N on; None for
+            always. A schedule adds an entry ``"step"``, (B,), to the carry state.
+
+        Raises:
+          ValueError: if there is no such target, a strength is not from 0 to 1, or a shape or
+            range of steps fits nothing; when the graph runs, if the batch has other than B rows.
+          TypeError: if the target is no name, or an array is of another type.
+          RuntimeError: before :meth:`finalize`.
+
+        Example:
+          >>> import jax.numpy as jnp
+          >>> from flax import nnx
+          >>> graph = PopulationGraph(nnx.Rngs(0))
+          >>> graph.add_input("a", 1, input_from="x")
+          >>> graph.add_output("b", 1)
+          >>> graph.connect("a", "b")
+          >>> graph.finalize()
+          >>> graph.connection("a", "b").kernel[...] = 8.0
+          >>> cut = graph.lesion("a->b", jnp.array([[0.0], [0.25], [1.0]]))
+          >>> cut(cut.initialize_state(3), {"x": jnp.ones((3, 1))}).output["b"].ravel().tolist()
+          [8.0, 6.0, 0.0]
+        """
+        return self._with("lesion", target, strength, rows, steps)
+
+    def clamp(
+        self,
+        population: str,
+        value: ArrayLike,
+        *,
+        rows: ArrayLike | None = None,
+        steps: Steps = None,
+    ) -> Self:
+        """Returns a graph in which a population puts out a given value.
+
+        It shares all variables with this graph, see :meth:`lesion`.
+
+        Args:
+          population: its name.
+          value: what it puts out, after the activation; (), (size,), (B, 1) or (B, size).
+          rows: see :meth:`lesion`.
+          steps: see :meth:`lesion`.
+
+        Raises:
+          ValueError, TypeError, RuntimeError: see :meth:`lesion`.
+        """
+        return self._with("clamp", population, value, rows, steps)
+
+    def stimulate(
+        self,
+        population: str,
+        current: ArrayLike,
+        *,
+        rows: ArrayLike | None = None,
+        steps: Steps = None,
+    ) -> Self:
+        """Returns a graph in which a current is added to the sum of a population.
+
+        It shares all variables with this graph, see :meth:`lesion`. Several currents add up.
+
+        Args:
+          population: its name.
+          current: added before ``compute`` and activation; (), (size,), (B, 1) or (B, size).
+          rows: see :meth:`lesion`.
+          steps: see :meth:`lesion`.
+
+        Raises:
+          ValueError, TypeError, RuntimeError: see :meth:`lesion`.
+        """
+        return self._with("stimulate", population, current, rows, steps)
+
+    def record(self, populations: str | Iterable[str]) -> Self:
+        """Returns a graph that puts outputs of populations into its metrics.
+
+        They are found where a recording copy of :func:`nnx_stateful.with_recording` has those of
+        all: ``extract_activations(out.metrics)["populations/a"]``. The graph shares all variables
+        with this one. Further calls record further populations.
+
+        Args:
+          populations: their names.
+
+        Raises:
+          ValueError: if there is no such population.
+          TypeError: if a name is no str.
+          RuntimeError: before :meth:`finalize`.
+
+        Example:
+          >>> import jax.numpy as jnp
+          >>> from flax import nnx
+          >>> from nnx_stateful import extract_activations
+          >>> graph = PopulationGraph(nnx.Rngs(0))
+          >>> graph.add_input("a", 1, input_from="x")
+          >>> graph.add_output("b", 1)
+          >>> graph.finalize()
+          >>> watched = graph.record("a")
+          >>> out = watched(watched.initialize_state(1), {"x": jnp.ones((1, 1))})
+          >>> extract_activations(out.metrics)
+          {'populations/a': Array([[1.]], dtype=float32)}
+        """
+        self._engine()
+        found = checked_populations(self.spec, populations)
+        copy = nnx.view(self)
+        copy.recorded = tuple(n for n in self.spec.names if n in self.recorded or n in found)
+        return copy
+
     def initialize_state(self, batch_size: int) -> dict[str, PyTree]:
-        return self._engine().initialize_state(batch_size)
+        state = self._engine().initialize_state(batch_size)
+        if self._is_scheduled:
+            state["step"] = jnp.zeros(batch_size, jnp.int32)
+        return state
 
     def reset_state(self, prev_state: dict[str, PyTree]) -> dict[str, PyTree]:
-        return self._engine().reset_state(prev_state)
+        state = self._engine().reset_state(prev_state)
+        if self._is_scheduled:
+            state["step"] = jnp.zeros_like(prev_state["step"])
+        return state
 
     def update_statistics(self, rollout_extras: dict[str, PyTree]) -> None:
         self._engine().update_statistics(rollout_extras)
@@ -444,7 +587,16 @@ class PopulationGraph(StatefulModule):
     def __call__(
         self, state: dict[str, PyTree], x: PyTree, rollout_extras: PyTree = None
     ) -> StatefulModuleOutput:
-        out = self._engine().step(state, self._drive(state, x, 0), rollout_extras, self._shown())
+        circuit, step = self._engine(), self._step(state)
+        out = circuit.step(
+            state,
+            self._drive(state, x, 0),
+            rollout_extras,
+            self._shown(),
+            Effects(circuit.packing, self.interventions, step),
+        )
+        if step is not None:
+            out = out.replace(next_state={**out.next_state, "step": step + 1})
         return self._publish(out)
 
     def unroll(
@@ -457,7 +609,8 @@ class PopulationGraph(StatefulModule):
         circuit = self._engine()
         drive = self._drive(state, xs, 1)
         wider = any(leaf.dtype != circuit.float_type for leaf in drive.values())
-        if wider or has_rng_streams(circuit):  # streams: only stepping keeps the order of draws
+        # streams: only stepping keeps the order of draws
+        if wider or self.interventions or has_rng_streams(circuit):
             return scan_unroll(self, state, xs, done, rollout_extras)
         steps = sequence_length(self, xs, done, rollout_extras)
         rows = next((leaf.shape[1] for leaf in drive.values()), None) or _rows(state)
@@ -466,6 +619,30 @@ class PopulationGraph(StatefulModule):
             circuit, state, drive, done, rollout_extras, (steps, rows), self._shown()
         )
         return self._publish(out)
+
+    def _with(self, kind: Kind, target: Any, value: Any, rows: Any, steps: Any) -> Self:
+        """A graph with one more intervention, which shares all variables with this one."""
+        self._engine()
+        intervention = make_intervention(self.spec, kind, target, value, rows, steps)
+        copy = nnx.view(self)
+        copy.interventions = nnx.List([*copy.interventions, intervention])
+        return copy
+
+    @property
+    def _is_scheduled(self) -> bool:
+        return any(intervention.steps is not None for intervention in self.interventions)
+
+    def _step(self, state: PyTree) -> jax.Array | None:
+        """(B,), steps since the last reset; None where no intervention is scheduled."""
+        if not self._is_scheduled:
+            return None
+        if "step" not in state:
+            raise ValueError(
+                "PopulationGraph: expected a carry state with an entry 'step', by which "
+                f"interventions are scheduled, got entries {sorted(state)}; start from "
+                "initialize_state, or add jnp.zeros(B, jnp.int32)"
+            )
+        return state["step"]
 
     def _engine(self) -> Circuit:
         if self._draft is not None:
@@ -491,17 +668,19 @@ class PopulationGraph(StatefulModule):
         }
 
     def _shown(self) -> tuple[str, ...]:
-        """The populations whose outputs are wanted: those that are put out, or all of them."""
+        """The populations whose outputs are wanted: put out or recorded, or all of them."""
         spec = self.spec
-        return spec.names if self.recording else tuple(p.name for p in spec.outputs)
+        if self.recording:
+            return spec.names
+        return tuple(dict.fromkeys([*(p.name for p in spec.outputs), *self.recorded]))
 
     def _publish(self, out: StatefulModuleOutput) -> StatefulModuleOutput:
-        """Picks the outputs, and puts every population's in the metrics while recording."""
+        """Picks the outputs, and puts those of recorded populations into the metrics."""
         populations, metrics = out.output, out.metrics
-        if self.recording:
-            recorded = {name: {ACTIVATION_KEY: value} for name, value in populations.items()}
+        recorded = populations if self.recording else self.recorded
+        if recorded:
             metrics = {k: v for k, v in metrics.items() if k != ACTIVATION_KEY}
-            metrics["populations"] = recorded
+            metrics["populations"] = {n: {ACTIVATION_KEY: populations[n]} for n in recorded}
         outputs = {
             p.output_to: populations[p.name] for p in self._engine().packing.plan.spec.outputs
         }

@@ -4,14 +4,12 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ._batching import batched
 from ._elementwise import is_elementwise
 from ._packing import Block, Level, Locate, Packing, Response, Ring, Unit
 from ._plan import Plan
 from ._selection import Piece, Selection
 from ._spec import Activation, Connection, Population
-
-MAX_PRODUCTS = 8
-"""So many single products may compute what enters a level; beyond, they are batched by shape."""
 
 
 def pack(plan: Plan) -> Packing:
@@ -311,24 +309,27 @@ class _Packer:
                 products.setdefault(signature, []).append(name)
         if not products:
             return (), None, ()
-        shapes: dict[Any, list[list[str]]] = {}
-        for number, destinations in enumerate(products.values()):
-            rows = sum(self._sizes[c.src] for c in self._incoming(destinations[0], inner))
-            shape = (_next_power(rows), sum(self._sizes[name] for name in destinations))
-            key = shape if len(products) > MAX_PRODUCTS else number
-            shapes.setdefault(key, []).append(destinations)
+        shapes = [
+            (
+                sum(self._sizes[c.src] for c in self._incoming(destinations[0], inner)),
+                sum(self._sizes[name] for name in destinations),
+            )
+            for destinations in products.values()
+        ]
         indices, found, into = [], {}, []
-        for batch in shapes.values():
-            block = self._block(batch, inner, in_cycle)
+        for batch in batched(shapes):
+            members = [list(products.values())[place] for place in batch]
+            block = self._block(members, inner, in_cycle)
             indices.append(len(self._blocks))
-            column = 0
-            for destinations in block.destinations:
+            computed: list[Piece] = []
+            for product, destinations in enumerate(block.destinations):
+                column = product * block.columns
                 for name in destinations:
                     found[name] = (("block", indices[-1]), column)
                     column += self._sizes[name]
-            into.append(
-                Selection.of(self._in_level(name) for batch in block.destinations for name in batch)
-            )
+                    computed.append(self._in_level(name))
+                computed.append((None, 0, (product + 1) * block.columns - column))
+            into.append(Selection.of(piece for piece in computed if piece[2]))
             self._blocks.append(block)
 
         def piece(name: str) -> Piece:
@@ -361,7 +362,7 @@ class _Packer:
             ),
             destinations=tuple(map(tuple, batch)),
             rows=rows,
-            columns=sum(self._sizes[name] for name in batch[0]),
+            columns=max(sum(self._sizes[name] for name in names) for names in batch),
             connections=tuple(connections.items()),
             sources=self._selection(sorted_reads, rows, self._locate),
             cycle_sources=in_cycle and self._selection(sorted_reads, rows, in_cycle),
@@ -431,8 +432,3 @@ def _respond_alike(population: Population) -> tuple[Activation | None, str | Non
 
 def _is_elementwise(activation: Activation | None, size: int, width: int) -> bool:
     return activation is None or is_elementwise(activation, size, width)
-
-
-def _next_power(number: int) -> int:
-    """The smallest power of two that is not below it."""
-    return 1 << (number - 1).bit_length()

@@ -94,7 +94,8 @@ def _split(levels: Mapping[str, int]) -> list[list[Item]]:
     for level in range(max(levels.values(), default=-1) + 1):
         names = [name for name, own in levels.items() if own == level]
         count = math.ceil(len(names) / tallest)
-        columns += [[*names[part::count]] for part in range(count)]
+        parts: list[list[Item]] = [[*names[part::count]] for part in range(count)]
+        columns += parts
     return columns
 
 

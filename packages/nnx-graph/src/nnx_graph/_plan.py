@@ -29,6 +29,7 @@ class Plan:
       spec: the declaration that was lowered; the other fields follow from it.
       order: names of all populations such that each delay-0 connection points forward.
       populations: by name.
+      connections: by name.
       incoming: the connections into each population, in the order of declaration.
       ring_lengths: the longest outgoing delay, in steps, of each population that has one.
       components: the strongly connected components over all connections, each before those that
@@ -38,6 +39,7 @@ class Plan:
     spec: GraphSpec
     order: tuple[str, ...] = dataclasses.field(compare=False, repr=False)
     populations: Mapping[str, Population] = dataclasses.field(compare=False, repr=False)
+    connections: Mapping[str, Connection] = dataclasses.field(compare=False, repr=False)
     incoming: Mapping[str, tuple[Connection, ...]] = dataclasses.field(compare=False, repr=False)
     ring_lengths: Mapping[str, int] = dataclasses.field(compare=False, repr=False)
     components: tuple[Component, ...] = dataclasses.field(compare=False, repr=False)
@@ -72,6 +74,7 @@ def lower(spec: GraphSpec) -> Plan:
         spec=spec,
         order=tuple(order),
         populations={population.name: population for population in spec.populations},
+        connections={connection.name: connection for connection in spec.connections},
         incoming={name: tuple(connections) for name, connections in incoming.items()},
         ring_lengths={name: lengths[name] for name in spec.names if name in lengths},
         components=tuple(

@@ -6,7 +6,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from nnx_stateful import GRU, LRU, LSTM, Dense, StatefulModule
+from nnx_stateful import (
+    ALIF,
+    CTRNN,
+    GRU,
+    LIF,
+    LRU,
+    LSTM,
+    Dense,
+    LeakyIntegrator,
+    Noise,
+    OrnsteinUhlenbeckNoise,
+    StatefulModule,
+)
 
 from ._hints import which_name
 from ._spec import Activation, Named
@@ -137,6 +149,31 @@ def _calling(make: MakeModule, *functions: str) -> MakeModule:
     return made
 
 
+def _of_one_size(make: MakeModule) -> MakeModule:
+    """Makes layers that have as many inputs as outputs."""
+
+    def made(
+        in_features: int, out_features: int, /, *, rngs: nnx.Rngs, **options: Any
+    ) -> StatefulModule:
+        if in_features != out_features:
+            raise ValueError(
+                f"{getattr(make, '__name__', make)}: expected as many inputs as outputs, got "
+                f"{in_features} and {out_features}; use it as the compute of a population"
+            )
+        return make(out_features, rngs, **options)
+
+    return made
+
+
+def _ctrnn(
+    in_features: int, out_features: int, /, *, rngs: nnx.Rngs, **options: Any
+) -> StatefulModule:
+    """A CTRNN; of other than one size it needs weights of the input."""
+    if in_features != out_features:
+        options = {"in_features": in_features, **options}
+    return CTRNN(out_features, rngs, **options)
+
+
 _ACTIVATIONS: dict[str, Activation | None] = {
     "identity": None,
     "celu": jax.nn.celu,
@@ -174,8 +211,14 @@ def _names_of_functions() -> dict[Any, str]:
 _ACTIVATION_NAMES = _names_of_functions()
 
 _MODULES: dict[str, MakeModule] = {
+    "alif": _of_one_size(ALIF),
+    "ctrnn": _calling(_ctrnn, "activation"),
     "dense": _calling(Dense, "activation"),
     "gru": _calling(GRU, "gate_fn", "activation_fn"),
+    "leaky_integrator": _of_one_size(LeakyIntegrator),
+    "lif": _of_one_size(LIF),
     "lru": LRU,
     "lstm": _calling(LSTM, "gate_fn", "activation_fn"),
+    "noise": _of_one_size(Noise),
+    "ornstein_uhlenbeck_noise": _of_one_size(OrnsteinUhlenbeckNoise),
 }

@@ -93,7 +93,7 @@ def run_sequence(
             )
             parts.append(part)
         else:
-            levels = run_cycle(cycle, kernels, bias, entering, history, valid)
+            levels: Any = run_cycle(cycle, kernels, bias, entering, history, valid)
         evaluation.leave(unit, levels)
     return evaluation.result(write, outputs, parts)
 

@@ -10,11 +10,15 @@ import numpy as np
 from flax import nnx
 
 from ._circuit import Circuit
+from ._connectivity import LowRank
+from ._kinds import KINDS
 from ._order import strong_components
 from ._registry import name_of_activation
 from ._spec import Activation, Connection, GraphSpec, Population
-from ._table import Table
+from ._table import Cell, Table
 from ._text import function_name, module_name, role_of
+
+_KIND_NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,10 +31,11 @@ class PopulationSummary:
       role: ``input``, ``internal`` or ``output``.
       activation: its name; None for the identity.
       compute: name or class of its own module; None for none.
+      sign: of all weights that leave it by linear maps; None for either.
       level: within a step a level waits for the levels before it alone; None before finalize.
       cycle: a number that it shares with the populations which it reaches, over connections of
         any delay, and which reach it; None if its output never comes back.
-      parameters: of the compute module; None before finalize.
+      parameters: how many numbers of the compute module are trained; None before finalize.
       buffer_bytes: of its past outputs in a ring buffer, per batch row; None before finalize.
     """
 
@@ -39,6 +44,7 @@ class PopulationSummary:
     role: str
     activation: str | None
     compute: str | None
+    sign: str | None
     level: int | None
     cycle: int | None
     parameters: int | None
@@ -55,9 +61,12 @@ class ConnectionSummary:
       dst: name of the destination.
       delay: in steps.
       transform: name or class of its own module; None for a linear map.
+      connectivity: which units the linear map connects, as graphs in data name it; None for all.
+      share: name under which it shares the weights of the linear map; None for own ones.
+      frozen: whether the linear map keeps its initial weights.
       shape: sizes of source and destination.
-      parameters: of the linear map, with its bias, or of the module; of a module None before
-        finalize.
+      parameters: how many numbers of the linear map, with its bias, or of the module are trained;
+        of a module None before finalize.
     """
 
     name: str
@@ -65,6 +74,9 @@ class ConnectionSummary:
     dst: str
     delay: int
     transform: str | None
+    connectivity: str | None
+    share: str | None
+    frozen: bool
     shape: tuple[int, int]
     parameters: int | None
 
@@ -76,8 +88,9 @@ class GraphSummary:
     Attributes:
       populations: in the order of declaration.
       connections: in the order of declaration.
-      parameters: of everything; a module that is used twice counts once. None before finalize.
-      stored_parameters: the same with the padding of packed weights; None before finalize.
+      parameters: how many numbers are trained; what is shared counts once. None before finalize.
+      stored_parameters: how many numbers an optimiser sees, which include the padding of packed
+        weights; None before finalize.
       buffer_bytes: of all ring buffers, per batch row, without what custom modules carry; None
         before finalize.
     """
@@ -105,41 +118,42 @@ class GraphSummary:
 
     def _heading(self) -> str:
         roles = [population.role for population in self.populations]
-        inputs, outputs = (
-            _count(roles.count("input"), "input"),
-            _count(roles.count("output"), "output"),
-        )
-        return (
-            f"PopulationGraph: {_count(len(roles), 'population')} ({inputs}, {outputs}), "
-            f"{_count(len(self.connections), 'connection')}"
-        )
+        ends = (_count(roles.count(role), role) for role in ("input", "output"))
+        populations = f"{_count(len(roles), 'population')} ({', '.join(ends)})"
+        return f"PopulationGraph: {populations}, {_count(len(self.connections), 'connection')}"
 
     def _totals(self) -> str:
         if self.parameters is None:
             return "not finalized: levels, buffers and parameters of custom modules are not known"
-        stored = f", {self.stored_parameters:,} stored" * (
-            self.stored_parameters != self.parameters
-        )
+        padded = self.stored_parameters != self.parameters
+        stored = f", {self.stored_parameters:,} stored" if padded else ""
         return (
             f"{_count(self.parameters, 'parameter')}{stored}; "
             f"{self.buffer_bytes:,} bytes of buffers per batch row"
         )
 
     def _tables(self) -> list[Table]:
-        populations = tuple(
-            (*dataclasses.astuple(p)[:-2], p.parameters or None, p.buffer_bytes or None)
-            for p in self.populations
-        )
-        connections = tuple(
-            (c.name, c.delay, c.transform or "linear", "{} to {}".format(*c.shape), c.parameters)
-            for c in self.connections
-        )
-        titles = ("population", "size", "role", "activation", "compute", "level", "cycle")
-        tables = [Table((*titles, "parameters", "bytes per row"), populations)]
-        if connections:
-            titles = ("connection", "delay", "transform", "shape", "parameters")
-            tables.append(Table(titles, connections))
+        tables = [Table(_POPULATION, tuple(map(_population_cells, self.populations)))]
+        if self.connections:
+            tables.append(Table(_CONNECTION, tuple(map(_connection_cells, self.connections))))
         return tables
+
+
+_POPULATION = ("population", "size", "role", "activation", "compute", "sign", "level", "cycle")
+_POPULATION += ("parameters", "bytes per row")
+_CONNECTION = ("connection", "delay", "transform", "connectivity", "share", "frozen", "shape")
+_CONNECTION += ("parameters",)
+
+
+def _population_cells(row: PopulationSummary) -> tuple[Cell, ...]:
+    cells = [row.name, row.size, row.role, row.activation, row.compute, row.sign, row.level]
+    return (*cells, row.cycle, row.parameters or None, row.buffer_bytes or None)
+
+
+def _connection_cells(row: ConnectionSummary) -> tuple[Cell, ...]:
+    frozen = "frozen" if row.frozen else None
+    cells = [row.name, row.delay, row.transform or "linear", row.connectivity, row.share, frozen]
+    return (*cells, "{} to {}".format(*row.shape), row.parameters)
 
 
 def summarize(spec: GraphSpec, circuit: Circuit | None) -> GraphSummary:
@@ -158,11 +172,11 @@ def summarize(spec: GraphSpec, circuit: Circuit | None) -> GraphSummary:
     connections = tuple(_connection_summary(c, sizes, circuit) for c in spec.connections)
     if circuit is None:
         return GraphSummary(populations, connections, None, None, None)
-    stored = _parameters(circuit)
-    packed = sum(_parameters(weights) for weights in circuit.weights)
-    linear = sum(c.parameters or 0 for c in connections if c.transform is None)
+    linear = {c.share or c.name: c.parameters for c in connections if c.transform is None}
+    parameters = sum(number or 0 for number in linear.values())
+    parameters += _parameters(*circuit.groups.values())
     buffers = sum(population.buffer_bytes or 0 for population in populations)
-    return GraphSummary(populations, connections, stored - packed + linear, stored, buffers)
+    return GraphSummary(populations, connections, parameters, _parameters(circuit), buffers)
 
 
 def _cycles(spec: GraphSpec) -> dict[str, int]:
@@ -179,7 +193,9 @@ def _population_summary(
     name, activation = population.name, population.activation
     level = parameters = buffer_bytes = None
     if circuit is not None:
-        _, level = circuit.packing.places[name][0]  # the key of an array, as of ("level", 2)
+        array, _, _ = circuit.packing.places[name]
+        assert array is not None
+        level = array[1]  # of ("level", number), or of another array of the same level
         length = circuit.packing.plan.ring_lengths.get(name, 0)
         buffer_bytes = length * population.size * np.dtype(circuit.float_type).itemsize
         computes = circuit.groups.get("computes")
@@ -190,6 +206,7 @@ def _population_summary(
         role=role_of(population),
         activation=None if activation is None else _activation_name(activation),
         compute=module_name(population.compute),
+        sign=population.sign,
         level=level,
         cycle=cycle,
         parameters=parameters,
@@ -202,7 +219,7 @@ def _connection_summary(
 ) -> ConnectionSummary:
     src, dst = sizes[connection.src], sizes[connection.dst]
     if not connection.has_transform:
-        parameters = src * dst + dst
+        parameters = _linear_parameters(connection, (src, dst))
     elif circuit is None:
         parameters = None
     else:
@@ -213,18 +230,36 @@ def _connection_summary(
         dst=connection.dst,
         delay=connection.delay,
         transform=module_name(connection.transform),
+        connectivity=_KIND_NAMES.get(type(connection.connectivity)),
+        share=connection.share,
+        frozen=connection.frozen,
         shape=(src, dst),
         parameters=parameters,
     )
+
+
+def _linear_parameters(connection: Connection, shape: tuple[int, int]) -> int:
+    connectivity = connection.connectivity
+    if connection.frozen:
+        return 0
+    if isinstance(connectivity, LowRank):
+        return sum(shape) * connectivity.rank + shape[1]
+    kernel = math.prod(shape) if connectivity is None else int(connectivity.mask(*shape).sum())
+    return kernel + shape[1]
 
 
 def _activation_name(activation: Activation) -> str:
     return name_of_activation(activation) or function_name(activation)
 
 
-def _parameters(module: nnx.Module) -> int:
-    leaves = jax.tree.leaves(nnx.state(module, nnx.Param))
-    return sum(math.prod(leaf.shape) for leaf in leaves)
+def _parameters(*modules: nnx.Module) -> int:
+    """How many numbers the parameters of modules hold; what several have counts once."""
+    found = {}
+    for module in modules:
+        for _, variable in nnx.iter_graph(module):
+            if isinstance(variable, nnx.Param):
+                found[id(variable)] = variable.get_value()
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(found))
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,8 +1,7 @@
 """The weights of a block: what all of its connections need, in two arrays."""
 
-import itertools
-from collections.abc import Mapping, Sequence
-from functools import partial
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,6 +13,9 @@ from nnx_stateful import narrow
 
 from ._constraints import Constraints, FrozenWeight, Structure
 from ._packing import Block
+
+TRUNCATED_DEVIATION = 0.87962566103423978
+"""Standard deviation of a standard normal number between -2 and 2."""
 
 
 class Weights(nnx.Module):
@@ -35,8 +37,7 @@ class Weights(nnx.Module):
         self, block: Block, kernel: Float[Array, "n rows columns"], constraints: Constraints
     ):
         self.block = block
-        bias = jnp.zeros(bias_shape(block), jnp.float32)
-        kernel = kernel if constraints.gain is None else kernel * constraints.gain
+        bias = jnp.asarray(np.zeros(bias_shape(block), np.float32))  # compiles nothing
         self.kernel, self.bias = nnx.Param(kernel), nnx.Param(bias)
         frozen, frozen_bias = constraints.frozen_kernel, constraints.frozen_bias
         self.frozen_kernel = None if frozen is None else FrozenWeight(kernel)
@@ -193,57 +194,32 @@ _rounded_product.defvjp(_rounded_forward, _rounded_backward)
 
 
 def draw_kernels(
-    blocks: Sequence[Block], keys: Mapping[str, Key[Array, ""]]
+    places: Sequence[Int[np.ndarray, "n rows columns"]],
+    scales: Sequence[Float[np.ndarray, "n rows columns"]],
+    key: Key[Array, ""],
 ) -> list[Float[Array, "n rows columns"]]:
-    """Draws the initial kernels of all blocks, in one program.
-
-    Each connection is initialised as a linear layer of its own: LeCun normal. Biases are zero.
+    """Draws the initial kernels of all blocks, in one program: truncated normal numbers, scaled.
 
     Args:
-      blocks: what is computed.
-      keys: one for each connection, by name.
+      places: which number of all is where in the kernel of each block; -1 where there is none.
+      scales: standard deviation of each.
+      key: of the graph.
     """
-    names, places = _places(blocks)
+    count = 1 + max((int(own.max(initial=-1)) for own in places), default=-1)
+    flat_places = np.concatenate([np.zeros(0, int), *(own.reshape(-1) for own in places)])
+    flat_scales = np.concatenate([np.zeros(0), *(own.reshape(-1) for own in scales)])
+    flat_scales = np.where(flat_places < 0, 0, flat_scales / TRUNCATED_DEVIATION)
 
-    def draw(keys: Mapping[str, Array], places: list[np.ndarray]) -> list[Array]:
-        drawn = []
-        for shape, members in names.items():  # all of one shape, whichever blocks they are in
-            stacked = jnp.stack([keys[name] for name in members])
-            init = partial(nnx.initializers.lecun_normal(), shape=shape, dtype=jnp.float32)
-            drawn.append(jax.vmap(init)(stacked).reshape(-1))
-        weights = jnp.concatenate([*drawn, jnp.zeros(1, jnp.float32)])  # the last one is padding
-        return [weights[own] for own in places]
+    def draw(key: Array, places: Array, scales: Array) -> list[Array]:
+        numbers = jax.random.truncated_normal(key, -2.0, 2.0, (max(count, 1),), jnp.float32)
+        weights = jnp.take(numbers, places, mode="clip") * scales
+        kernels, start = [], 0
+        for shape in shapes:
+            kernels.append(weights[start : start + math.prod(shape)].reshape(shape))
+            start += math.prod(shape)
+        return kernels
 
-    return jax.jit(draw)(dict(keys), places)
-
-
-def _places(
-    blocks: Sequence[Block],
-) -> tuple[dict[tuple[int, int], list[str]], list[Int[np.ndarray, "n rows columns"]]]:
-    """Orders connections by shape; then which weight of all is where in the kernels, -1 if none."""
-    places = [np.full((len(b.reads), b.rows, b.columns), -1) for b in blocks]
-    by_shape: dict[tuple[int, int], list[tuple[str, np.ndarray]]] = {}
-    for block, place_of in zip(blocks, places, strict=True):
-        sizes = _destination_sizes(block)
-        for name, (index, row, place, column) in block.connections:
-            height, width = block.reads[index][place][1], sizes[index][column]
-            own = place_of[index, row : row + height, column : column + width]
-            by_shape.setdefault((height, width), []).append((name, own))
-    count = 0
-    for members in by_shape.values():
-        for _, own in members:
-            own[...] = count + np.arange(own.size).reshape(own.shape)
-            count += own.size
-    return {shape: [name for name, _ in m] for shape, m in by_shape.items()}, places
-
-
-def _destination_sizes(block: Block) -> list[dict[int, int]]:
-    """The width of the destination that begins at a column, for each product."""
-    starts: list[set[int]] = [set() for _ in block.reads]
-    for _, (index, _, _, column) in block.connections:
-        starts[index].add(column)
-    sizes = []
-    for begins in starts:
-        edges = [*sorted(begins), block.columns]
-        sizes.append({a: b - a for a, b in itertools.pairwise(edges)})
-    return sizes
+    shapes = [own.shape for own in places]
+    return jax.jit(draw)(
+        key, np.maximum(flat_places, 0).astype(np.int32), flat_scales.astype(np.float32)
+    )

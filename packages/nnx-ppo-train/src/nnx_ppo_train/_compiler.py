@@ -1,8 +1,11 @@
 """What the compiler is asked for: on a CPU it takes most of a short training's time."""
 
+from typing import Any
+
 import jax
 
-CompilerOptions = dict[str, bool | str | int | float]
+CompilerOptions = dict[str, Any]
+"""Names and values that XLA knows; not every type of value is in JAX's annotations."""
 
 
 def to_run_once() -> CompilerOptions | None:

@@ -1,14 +1,22 @@
 """Whole episodes, for measuring."""
 
 import dataclasses
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
-from nnx_stateful import PyTree, StatefulModule, initial_state, rebuild, rekey_noise, select_rows
+from nnx_stateful import (
+    PyTree,
+    RowVariable,
+    StatefulModule,
+    initial_state,
+    rebuild,
+    rekey_noise,
+    select_rows,
+)
 
 from ._actions import for_environment
 from ._any_row import any_row
@@ -130,7 +138,7 @@ def _run(
         )
 
     network_state = rekey_noise(initial_state(networks, n_envs), noise_key)
-    network_metrics = _per_row_metrics(lambda: rebuild(graphdef, streams, rest), states.obs, n_envs)
+    network_metrics = _per_row_metrics(networks, states.obs, n_envs)
     wanted = _wanted(states.metrics, network_metrics, level)
     start = _Episodes(
         env=states,
@@ -165,22 +173,23 @@ def _wanted(env_metrics: PyTree, network_metrics: PyTree, level: LoggingLevel) -
     return wanted
 
 
-def _per_row_metrics(network: Callable[[], StatefulModule], obs: PyTree, n_envs: int) -> PyTree:
+def _per_row_metrics(networks: StatefulModule, obs: PyTree, n_envs: int) -> PyTree:
     """Shapes of the network's metrics, with a row axis also where they have none.
 
     Metrics need not lead with the batch axis, and an axis of that size need not be it: whether a
-    leaf has it shows when the batch has one row more.
+    leaf has it shows when the batch has one row more; so has, then, what the network holds by row.
     """
+    graphdef, by_row, rest = nnx.split(networks, RowVariable, ...)
+
+    def metrics(by_row: PyTree, obs: PyTree, rows: int) -> PyTree:
+        acting = rebuild(graphdef, by_row, rest)
+        return acting(initial_state(acting, rows), obs).metrics
 
     def shapes(rows: int) -> PyTree:
-        def metrics(obs: PyTree) -> PyTree:
-            acting = network()
-            return acting(initial_state(acting, rows), obs).metrics
-
-        return jax.eval_shape(
-            metrics,
-            jax.tree.map(lambda x: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype), obs),
+        resized = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype), (by_row, obs)
         )
+        return jax.eval_shape(partial(metrics, rows=rows), *resized)
 
     return jax.tree.map(
         lambda leaf, larger: (

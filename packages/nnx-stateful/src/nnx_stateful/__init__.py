@@ -13,6 +13,7 @@ from ._ring import (
     ring_write_sequence,
 )
 from ._routing import Call, Container, Routing
+from ._row_variable import RowVariable
 from ._state import check_same_state, initial_state, reset_rows, select_rows
 from ._statistics import counted_steps, counting_only
 from ._unroll import (
@@ -95,6 +96,7 @@ __all__ = [
     "PyTree",
     "RecurrentLayer",
     "Routing",
+    "RowVariable",
     "Scale",
     "Sequential",
     "Splitter",

@@ -8,6 +8,7 @@ import numpy as np
 from flax import nnx
 
 from .._graph import PopulationGraph
+from .._interventions import Intervention
 from .._spec import Connection, Population
 
 
@@ -37,7 +38,8 @@ def interpret(
     for, and asks for what it needs; a delayed connection looks up the list of past outputs.
 
     Args:
-      graph: a finalized graph; its declaration and its connections' weights are read.
+      graph: a finalized graph; its declaration, its connections' weights and its interventions
+        are read.
       xs: observation entries (T, B, size).
       done: (T, B), true where the episode of the row ends with the step.
       custom: for each custom transform, by connection name, and each compute, by population
@@ -68,7 +70,7 @@ def interpret(
         for view in [graph.connection(c.src, c.dst, c.index)]
     }
     by_row = [
-        _Row(graph, weights, custom or {}).run(
+        _Row(graph, weights, custom or {}, row).run(
             [{key: np.asarray(x[t][row], float) for key, x in xs.items()} for t in range(steps)],
             [bool(done[t][row]) for t in range(steps)],
         )
@@ -81,9 +83,14 @@ class _Row:
     """One row of the batch through time."""
 
     def __init__(
-        self, graph: PopulationGraph, weights: Mapping[str, Any], custom: Mapping[str, Any]
+        self,
+        graph: PopulationGraph,
+        weights: Mapping[str, Any],
+        custom: Mapping[str, Any],
+        row: int,
     ):
         self._spec = graph.spec
+        self._interventions = [_RowIntervention(found, row) for found in graph.interventions]
         self._weights = weights
         self._custom = custom
         self._past: list[dict[str, np.ndarray]] = []
@@ -113,9 +120,11 @@ class _Row:
         for connection in self._spec.connections:
             if connection.dst == population.name:
                 total = total + self._arrival(connection, observation, now)
+        total = self._intervened(population.name, total, ("stimulate",))
         if population.has_compute:
             total = self._step(population.name, total)
-        now[population.name] = NUMPY_ACTIVATIONS[population.activation](total)
+        output = NUMPY_ACTIVATIONS[population.activation](total)
+        now[population.name] = self._intervened(population.name, output, ("lesion", "clamp"))
         return now[population.name]
 
     def _arrival(
@@ -130,10 +139,54 @@ class _Row:
         else:
             carried = np.zeros(src.size)
         if connection.has_transform:
-            return self._step(connection.name, carried)
-        kernel, bias = self._weights[connection.name]
-        return carried @ kernel + bias
+            arriving = self._step(connection.name, carried)
+        else:
+            kernel, bias = self._weights[connection.name]
+            arriving = carried @ kernel + bias
+        return self._intervened(connection.name, arriving, ("lesion",))
+
+    def _intervened(self, target: str, x: np.ndarray, kinds: tuple[str, ...]) -> np.ndarray:
+        age = len(self._past) - self._born
+        for intervention in self._interventions:
+            if (
+                intervention.target == target
+                and intervention.kind in kinds
+                and intervention.acts_at(age)
+            ):
+                x = intervention.applied(x)
+        return x
 
     def _step(self, name: str, x: np.ndarray) -> np.ndarray:
         self._held[name], output = self._custom[name].step_row(self._held.get(name), x)
         return output
+
+
+class _RowIntervention:
+    """An intervention as one row of the batch undergoes it."""
+
+    def __init__(self, intervention: Intervention, row: int):
+        self.kind, self.target = intervention.kind, intervention.target
+        self._value = self._own(1.0 if intervention.value is None else intervention.value, row)
+        self._chosen = intervention.rows is None or bool(np.asarray(intervention.rows[...])[row])
+        steps = intervention.steps
+        self._steps = steps if steps is None or isinstance(steps, tuple) else self._own(steps, row)
+
+    @staticmethod
+    def _own(given: Any, row: int) -> np.ndarray:
+        array = np.asarray(given)
+        return array[row] if array.ndim == 2 else array
+
+    def acts_at(self, age: int) -> bool:
+        if isinstance(self._steps, tuple):
+            start, stop, every = self._steps
+            steps = range(start, age + 1 if stop is None else stop, every)
+            return self._chosen and age in steps
+        if self._steps is None:
+            return self._chosen
+        return self._chosen and age < len(self._steps) and bool(self._steps[age])
+
+    def applied(self, x: np.ndarray) -> np.ndarray:
+        if self.kind == "stimulate":
+            return x + self._value
+        kept, value = (0.0, self._value) if self.kind == "clamp" else (1 - self._value, 0.0)
+        return kept * x + value

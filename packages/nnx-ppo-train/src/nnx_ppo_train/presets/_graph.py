@@ -35,7 +35,7 @@ def graph_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> Stateful
     if critic_key != actor_key:
         sources["critic"] = _entries(interface, critic_key)
     entries = {name: key for part in sources.values() for name, key in part.items()}
-    graph = PopulationGraph(rngs)
+    graph = PopulationGraph(rngs, options.compute_dtype)
     for name, key in entries.items():
         graph.add_input(f"in_{name}", interface.width(key), input_from=name)
     for population, part in sources.items():

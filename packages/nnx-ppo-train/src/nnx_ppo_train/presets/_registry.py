@@ -24,7 +24,7 @@ NETWORKS: dict[str, tuple[Preset, str]] = {
 }
 
 NO_EFFECT = {
-    "graph": ("hidden_layers", "compute_dtype"),
+    "graph": ("hidden_layers",),
     "mlp": ("delay",),
     "lstm": ("delay", "hidden_layers"),
     "gru": ("delay", "hidden_layers"),
