@@ -202,7 +202,7 @@ def test_lesioned_connection_equals_one_whose_weights_are_zero_exactly():
     jax.tree.map(np.testing.assert_array_equal, got, graph(state, x).output)
 
 
-def test_connections_whose_weights_are_bound_are_lesioned_alone():
+def test_connections_of_each_kind_are_lesioned_alone():
     graph = PopulationGraph(nnx.Rngs(0))
     graph.add_input("a", 3, input_from="x")
     for name in ("b", "c", "d"):
@@ -211,12 +211,13 @@ def test_connections_whose_weights_are_bound_are_lesioned_alone():
     graph.connect("a", "c", share="w", delay=1)
     graph.connect("a", "d", connectivity=LowRank(1))
     graph.connect("b", "d", frozen=True)
+    graph.connect("b", "d", transform=LeakyProbe(3, 3))
     graph.finalize()
-    xs = {"x": np.random.default_rng(0).normal(size=(3, 4, 3)).astype(np.float32)}
+    xs = {"x": np.random.default_rng(0).normal(size=(3, 5, 3)).astype(np.float32)}
     for row, connection in enumerate(graph.spec.connections):  # each in a row of its own
-        graph = graph.lesion(connection.name, 0.25, rows=np.arange(4) == row)
-    out = jax.jit(lambda xs: graph.unroll(initial_state(graph, 4), xs).output)(xs)
-    result = interpret(graph, xs, np.zeros((3, 4), bool))
+        graph = graph.lesion(connection.name, 0.25, rows=np.arange(5) == row)
+    out = jax.jit(lambda xs: graph.unroll(initial_state(graph, 5), xs).output)(xs)
+    result = interpret(graph, xs, np.zeros((3, 5), bool), {"b->d#1": LeakyProbe(3, 3)})
     for entry, values in out.items():
         expected = [[row[entry] for row in step] for step in result]
         np.testing.assert_allclose(values, expected, atol=1e-5)
