@@ -128,20 +128,32 @@ def test_rollout_gives_the_curve_row_by_row_over_several_episodes(network):
 
 
 def test_lesioned_network_trains_and_comes_back_from_a_checkpoint(tmp_path):
+    def lesion(network, strength):
+        return with_graph(network, lambda g: g.lesion("core", strength, steps=range(1, 3)))
+
     env = make_env("cartpole")
     config = TrainConfig(
         ppo=PPOConfig(n_envs=4, rollout_length=3, total_steps=12), eval=EvalConfig(enabled=False)
     )
-    lesioned = with_graph(
-        make_network(), lambda graph: graph.lesion("core", [0.0, 0.5, 1.0], steps=range(1, 3))
-    )
-    start = {path: value[...] for path, value in nnx.to_flat_state(nnx.state(lesioned, nnx.Param))}
-    result = train_ppo(env, lesioned, config)
-    save_checkpoint(tmp_path / "saved", result.state)
-    loaded = load_checkpoint(tmp_path / "saved", lesioned, env, config)
-    strength = loaded.networks.child_modules[2].interventions[0].value[...]
-    assert strength.tolist() == [0.0, 0.5, 1.0]  # no update reached it
-    trained, found = nnx.state(result.networks), nnx.state(loaded.networks)
-    jax.tree.map(np.testing.assert_array_equal, trained, found)
-    moved = nnx.to_flat_state(nnx.state(result.networks, nnx.Param))
-    assert any((value[...] != start[path]).any() for path, value in moved)
+    intact, strength = make_network(), [0.0, 0.5, 1.0]
+    before = plain(nnx.state(intact, nnx.Param))
+    result = train_ppo(env, lesion(intact, strength), config)
+    save_checkpoint(tmp_path / "saved", result.training_state)
+    fresh = lesion(make_network(), [0.1, 0.1, 0.1])
+    loaded = load_checkpoint(tmp_path / "saved", fresh, env, config).networks
+    trained = result.training_state.networks
+    jax.tree.map(np.testing.assert_array_equal, plain(nnx.state(loaded)), plain(nnx.state(trained)))
+    graph = loaded.child_modules[2]
+    assert graph.interventions[0].value[...].tolist() == strength  # no update reached it
+    after = plain(nnx.state(intact, nnx.Param))  # trained through the lesioned network
+    assert any((a != b).any() for a, b in zip(*map(jax.tree.leaves, (before, after)), strict=True))
+
+
+def plain(state):
+    """All leaves as NumPy arrays, keys as their data."""
+
+    def to_numpy(leaf):
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return np.array(jax.random.key_data(leaf) if is_key else leaf)
+
+    return jax.tree.map(to_numpy, nnx.to_pure_dict(state))

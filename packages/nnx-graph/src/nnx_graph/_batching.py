@@ -28,7 +28,7 @@ def batched(shapes: Sequence[Shape]) -> list[list[int]]:
       >>> batched([(2, 3), (4, 3)])
       [[0], [1]]
       >>> [len(group) for group in batched([(2, 3)] * 10 + [(3, 3)] * 10)]
-      [20]
+      [10, 10]
     """
     if len(shapes) <= MAX_PRODUCTS:
         return [[place] for place in range(len(shapes))]

@@ -54,7 +54,7 @@ class PopulationGraph(StatefulModule):
     waits for the levels before it alone.
 
     :meth:`unroll` scans cycles with a derivative of their own, for reverse mode. For forward mode
-    use ``nnx_stateful.scan_unroll(graph, ...)``.
+    use ``nnx_stateful.scan_unroll(graph, ...)``. A graph with lesions, clamps or currents steps.
 
     Declare first, then :meth:`finalize`, then use it as any other module.
 
@@ -609,8 +609,8 @@ class PopulationGraph(StatefulModule):
         circuit = self._engine()
         drive = self._drive(state, xs, 1)
         wider = any(leaf.dtype != circuit.float_type for leaf in drive.values())
-        # streams: only stepping keeps the order of draws
-        if wider or self.interventions or has_rng_streams(circuit):
+        streams = has_rng_streams(circuit)  # only stepping keeps the order of draws
+        if wider or streams or self.interventions:
             return scan_unroll(self, state, xs, done, rollout_extras)
         steps = sequence_length(self, xs, done, rollout_extras)
         rows = next((leaf.shape[1] for leaf in drive.values()), None) or _rows(state)

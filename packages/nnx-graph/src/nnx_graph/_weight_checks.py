@@ -1,10 +1,12 @@
 """What is asked of weights: connectivity, sign, frozen and shared ones, and what they go with."""
 
+from typing import get_args
+
 from ._connectivity import Connectivity, LowRank
-from ._constraints import SIGNS
-from ._spec import Connection, GraphSpec, Population
+from ._spec import Connection, GraphSpec, Population, Sign
 
 _OWNER = "PopulationGraph.finalize"
+_SIGNS = get_args(Sign)
 
 
 def check_weights(spec: GraphSpec) -> None:
@@ -41,10 +43,10 @@ def check_weights(spec: GraphSpec) -> None:
 def _check_sign(population: Population, spec: GraphSpec) -> None:
     if population.sign is None:
         return
-    if population.sign not in SIGNS:
+    if population.sign not in _SIGNS:
         raise ValueError(
             f"{_OWNER}: population {population.name!r}: expected the sign "
-            f"{' or '.join(map(repr, SIGNS))}, or None, got {population.sign!r}; choose one"
+            f"{' or '.join(map(repr, _SIGNS))}, or None, got {population.sign!r}; choose one"
         )
     for connection in spec.connections:
         if connection.src == population.name and connection.has_transform:
