@@ -4,7 +4,7 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-from nnx_graph._batching import MAX_BATCHES, MAX_PADDING, MAX_PRODUCTS, SMALL, batched
+from nnx_graph._engine._batching import MAX_BATCHES, MAX_PADDING, MAX_PRODUCTS, SMALL, batched
 
 SHAPES = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 60)), max_size=60)
 

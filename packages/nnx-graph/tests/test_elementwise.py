@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from nnx_graph._elementwise import is_elementwise
+from nnx_graph._engine._elementwise import is_elementwise
 
 SIZE, WIDTH = 3, 12
 

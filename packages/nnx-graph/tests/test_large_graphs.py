@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 from jax.extend.core import jaxprs_in_params
 from nnx_graph import PopulationGraph
-from nnx_graph._selection import MAX_SLICES
+from nnx_graph._engine._selection import MAX_SLICES
 from nnx_graph.testing import build_graph, interpret
 from nnx_stateful import initial_state
 from nnx_stateful.testing import to_float64

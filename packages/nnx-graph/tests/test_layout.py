@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 from nnx_graph import GraphSpec, Population
-from nnx_graph._layout import lay_out
-from nnx_graph._placement import place
-from nnx_graph._wiring import Wiring, make_wires
+from nnx_graph._looking._layout import lay_out
+from nnx_graph._looking._placement import place
+from nnx_graph._looking._wiring import Wiring, make_wires
 
 from ._pictures import spec_of, star
 

@@ -4,7 +4,7 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-from nnx_graph._order import shortest_cycle, strong_components, topological_order
+from nnx_graph._declaration._order import shortest_cycle, strong_components, topological_order
 
 NAMES = "abcde"
 edge_lists = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=10)

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 from nnx_graph import Connection, GraphSpec, Population, Unnamed
-from nnx_graph._batching import MAX_PRODUCTS
-from nnx_graph._packer import pack
-from nnx_graph._plan import lower
+from nnx_graph._engine._batching import MAX_PRODUCTS
+from nnx_graph._engine._packer import pack
+from nnx_graph._engine._plan import lower
 
 
 def packed(sizes, *connections, **populations):

@@ -1,7 +1,7 @@
 """What the lowering of a declaration says."""
 
 from nnx_graph import Connection, GraphSpec, Population
-from nnx_graph._plan import Component, lower
+from nnx_graph._engine._plan import Component, lower
 
 
 def spec_of(names, *connections):

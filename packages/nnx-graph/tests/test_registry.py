@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from flax import nnx
 from nnx_graph import Named, PopulationGraph, Unnamed, register_activation, register_module
-from nnx_graph._registry import activation_called, make_module, name_of_activation
+from nnx_graph._declaration._registry import activation_called, make_module, name_of_activation
 from nnx_stateful import (
     ALIF,
     CTRNN,

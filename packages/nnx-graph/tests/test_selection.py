@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nnx_graph._selection import MAX_SLICES, Selection, add_columns
+from nnx_graph._engine._selection import MAX_SLICES, Selection, add_columns
 
 LEAD, WIDTH = (2, 3), 40
 FEW = [("a", 4, 3), (None, 0, 2), ("b", 0, 5), ("a", 4, 3), ("a", 0, 1)]

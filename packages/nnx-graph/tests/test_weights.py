@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from nnx_graph import PopulationGraph
-from nnx_graph._batching import MAX_PRODUCTS
+from nnx_graph._engine._batching import MAX_PRODUCTS
 
 SIZES = (1, 2, 3, 4)
 PAIRS = 3 * MAX_PRODUCTS

@@ -1,7 +1,10 @@
 """Graphs of neural populations with delayed connections, as stateful modules for Flax NNX."""
 
-from ._activity import draw_activity
-from ._connectivity import (
+from ._data._data import spec_from_dict, spec_from_json, spec_to_dict, spec_to_json
+from ._data._edges import spec_from_edges
+from ._data._graphml import read_graphml, write_graphml
+from ._data._networkx import spec_from_networkx, spec_to_networkx
+from ._declaration._connectivity import (
     BlockSparse,
     Connectivity,
     DistanceDependent,
@@ -10,17 +13,14 @@ from ._connectivity import (
     Mask,
     OneToOne,
 )
-from ._constraints import FrozenWeight
-from ._data import spec_from_dict, spec_from_json, spec_to_dict, spec_to_json
-from ._drawing import draw_graph
-from ._edges import spec_from_edges
+from ._declaration._registry import register_activation, register_module
+from ._declaration._spec import Activation, Connection, GraphSpec, Named, Population, Unnamed
+from ._engine._constraints import FrozenWeight
+from ._engine._interventions import Intervention, InterventionValue
 from ._graph import PopulationGraph
-from ._graphml import read_graphml, write_graphml
-from ._interventions import Intervention, InterventionValue
-from ._networkx import spec_from_networkx, spec_to_networkx
-from ._registry import register_activation, register_module
-from ._spec import Activation, Connection, GraphSpec, Named, Population, Unnamed
-from ._summary import ConnectionSummary, GraphSummary, PopulationSummary
+from ._looking._activity import draw_activity
+from ._looking._drawing import draw_graph
+from ._looking._summary import ConnectionSummary, GraphSummary, PopulationSummary
 from ._view import ConnectionView, ParameterView
 from ._with_graph import with_graph
 

@@ -8,15 +8,12 @@ import numpy as np
 from flax import nnx
 from nnx_stateful import StatefulModule
 
-from ._check_spec import check_spec
-from ._circuit import Circuit
-from ._hints import which_name
-from ._packer import pack
-from ._plain import Items
-from ._plan import lower
-from ._registry import make_module
-from ._spec import Connection, GraphSpec, Named, Population, Unnamed
-from ._validation import (
+from ._declaration._check_spec import check_spec
+from ._declaration._hints import which_name
+from ._declaration._plain import Items
+from ._declaration._registry import make_module
+from ._declaration._spec import Connection, GraphSpec, Named, Population, Unnamed
+from ._declaration._validation import (
     check_activation_shape,
     check_compute,
     check_entry,
@@ -31,7 +28,10 @@ from ._validation import (
     checked_delay,
     checked_size,
 )
-from ._weight_checks import check_weights
+from ._declaration._weight_checks import check_weights
+from ._engine._circuit import Circuit
+from ._engine._packer import pack
+from ._engine._plan import lower
 
 ModuleLike = StatefulModule | Named | str
 """A module, or the name of a registered one, with options or without."""

@@ -18,22 +18,22 @@ from nnx_stateful import (
     sequence_length,
 )
 
-from ._circuit import Circuit
-from ._connectivity import Connectivity
-from ._data import spec_from_dict, spec_from_json, spec_to_dict, spec_to_json
-from ._dot import to_dot
+from ._data._data import spec_from_dict, spec_from_json, spec_to_dict, spec_to_json
+from ._data._edges import spec_from_edges
+from ._data._networkx import spec_from_networkx, spec_to_networkx
+from ._declaration._connectivity import Connectivity
+from ._declaration._spec import Activation, Connection, GraphSpec, Population, Sign
+from ._declaration._validation import check_observation, checked_activation
 from ._draft import Draft, ModuleLike
-from ._drawing import draw_graph
-from ._edges import spec_from_edges
-from ._effects import Effects
-from ._intervening import Steps, Target, checked_populations, make_intervention
-from ._interventions import Intervention, Kind
-from ._mermaid import to_mermaid
-from ._networkx import spec_from_networkx, spec_to_networkx
-from ._sequence import run_sequence
-from ._spec import Activation, Connection, GraphSpec, Population, Sign
-from ._summary import GraphSummary, summarize
-from ._validation import check_observation, checked_activation
+from ._engine._circuit import Circuit
+from ._engine._effects import Effects
+from ._engine._intervening import Steps, Target, checked_populations, make_intervention
+from ._engine._interventions import Intervention, Kind
+from ._engine._sequence import run_sequence
+from ._looking._dot import to_dot
+from ._looking._drawing import draw_graph
+from ._looking._mermaid import to_mermaid
+from ._looking._summary import GraphSummary, summarize
 from ._view import ConnectionView, find_connection
 
 

@@ -9,10 +9,10 @@ from flax import nnx
 from jaxtyping import Array
 from nnx_stateful import StatefulModule
 
-from ._circuit import Circuit
-from ._connectivity import LowRank
-from ._spec import Connection
-from ._weights import Weights
+from ._declaration._connectivity import LowRank
+from ._declaration._spec import Connection
+from ._engine._circuit import Circuit
+from ._engine._weights import Weights
 
 
 class ParameterView:

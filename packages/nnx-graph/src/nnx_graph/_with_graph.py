@@ -6,8 +6,8 @@ from typing import TypeVar
 from flax import nnx
 from nnx_stateful import StatefulModule
 
+from ._declaration._hints import which_name
 from ._graph import PopulationGraph
-from ._hints import which_name
 
 M = TypeVar("M", bound=StatefulModule)
 

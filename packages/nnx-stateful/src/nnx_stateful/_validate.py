@@ -87,6 +87,10 @@ def as_compute_dtype(kind: str, value: Any) -> np.dtype | None:
       TypeError: if it is neither the name of a type nor a type.
       ValueError: if there is no such type, or if it is not a floating type with the range and
         precision of bfloat16 at least: in a narrower range small gradients vanish.
+
+    Example:
+      >>> str(as_compute_dtype("my layer", "bfloat16"))
+      'bfloat16'
     """
     if value is None:
         return None

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 from flax import nnx
 
+from .._declaration._spec import Connection, Population
 from .._graph import PopulationGraph
-from .._spec import Connection, Population
 from ._probe import LeakyProbe
 
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from .._declaration._spec import Connection, Population
+from .._engine._interventions import Intervention
 from .._graph import PopulationGraph
-from .._interventions import Intervention
-from .._spec import Connection, Population
 
 
 def _swish(x: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from flax import nnx
 from hypothesis import strategies as st
 
-from .._spec import Connection, Population, Unnamed
+from .._declaration._spec import Connection, Population, Unnamed
 from ._description import GraphDescription
 
 SIZES = (1, 3)

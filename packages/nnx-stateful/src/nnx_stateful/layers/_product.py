@@ -60,6 +60,12 @@ def narrow(x: Array, dtype: np.dtype | None) -> Array:
     A cast alone would not do. XLA may leave out casts to a narrow type and back, and does so where
     it computes the product itself in a wider one: then a step and a sequence, compiled apart,
     would multiply different numbers.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> y = narrow(jnp.float32(1 + 2.0**-10), jnp.dtype("bfloat16"))
+      >>> float(y), str(y.dtype)
+      (1.0, 'bfloat16')
     """
     if dtype is None or dtype.itemsize >= x.dtype.itemsize:
         return x

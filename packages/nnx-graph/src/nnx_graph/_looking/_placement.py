@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from ._order import Edge
+from .._declaration._order import Edge
 
 _TALLEST = 24  # populations in a column before it is split
 _SWEEPS = 12  # each orders all columns once

@@ -4,8 +4,8 @@ import dataclasses
 import heapq
 from collections.abc import Iterable, Mapping
 
-from ._order import Edge, strong_components, topological_order
-from ._spec import GraphSpec
+from .._declaration._order import Edge, strong_components, topological_order
+from .._declaration._spec import GraphSpec
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ import functools
 from collections import Counter
 from typing import Any
 
-from ._spec import GraphSpec
+from .._declaration._spec import GraphSpec
 from ._text import role_of
 from ._wiring import Wire, make_wires
 

@@ -7,11 +7,11 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ._hints import which_name
+from .._declaration._hints import which_name
+from .._declaration._plain import Items, plain, plain_items
+from .._declaration._registry import activation_called, check_module_name, name_of_activation
+from .._declaration._spec import Named, Unnamed
 from ._kinds import KINDS
-from ._plain import Items, plain, plain_items
-from ._registry import activation_called, check_module_name, name_of_activation
-from ._spec import Named, Unnamed
 
 Record = TypeVar("Record")
 

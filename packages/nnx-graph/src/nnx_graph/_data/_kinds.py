@@ -1,6 +1,6 @@
 """The records that a field of a population or connection may hold, and how data names them."""
 
-from ._connectivity import (
+from .._declaration._connectivity import (
     BlockSparse,
     DistanceDependent,
     FixedProbability,
@@ -20,6 +20,6 @@ KINDS: dict[str, type] = {
 """Record by the ``kind`` that stands for it: a frozen dataclass of plain data and such records.
 
 It is written as ``{"kind": ..., field: value, ...}``, so no field of it is called "kind". What a
-field may hold is said by its annotation alone, in :mod:`._spec` or in the record. A record refuses
-bad values itself, with a ValueError or TypeError.
+field may hold is said by its annotation alone, in the declaration or in the record. A record
+refuses bad values itself, with a ValueError or TypeError.
 """

@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
-from ._order import strong_components, topological_order
-from ._spec import Connection, GraphSpec, Population
+from .._declaration._order import strong_components, topological_order
+from .._declaration._spec import Connection, GraphSpec, Population
 
 
 @dataclasses.dataclass(frozen=True)

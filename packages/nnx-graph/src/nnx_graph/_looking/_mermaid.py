@@ -2,8 +2,8 @@
 
 import re
 
+from .._declaration._spec import GraphSpec
 from ._layout import lay_out
-from ._spec import GraphSpec
 from ._text import printable, role_of
 
 _SHAPES = {"input": '(["{}"])', "internal": '["{}"]', "output": '{{{{"{}"}}}}'}

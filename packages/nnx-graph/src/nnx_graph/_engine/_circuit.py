@@ -17,11 +17,11 @@ from nnx_stateful import (
     ring_write,
 )
 
+from .._declaration._spec import Connection
 from ._constraints import CommonWeights, Constraints
 from ._effects import Effects
 from ._evaluation import Evaluation, ring_state
 from ._packing import Block, Packing
-from ._spec import Connection
 from ._weights import Weights, bias_shape, draw_kernels, region
 
 

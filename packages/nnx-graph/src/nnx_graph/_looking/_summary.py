@@ -9,12 +9,12 @@ import jax
 import numpy as np
 from flax import nnx
 
-from ._circuit import Circuit
-from ._connectivity import LowRank
-from ._kinds import KINDS
-from ._order import strong_components
-from ._registry import name_of_activation
-from ._spec import Activation, Connection, GraphSpec, Population
+from .._data._kinds import KINDS
+from .._declaration._connectivity import LowRank
+from .._declaration._order import strong_components
+from .._declaration._registry import name_of_activation
+from .._declaration._spec import Activation, Connection, GraphSpec, Population
+from .._engine._circuit import Circuit
 from ._table import Cell, Table
 from ._text import function_name, module_name, role_of
 

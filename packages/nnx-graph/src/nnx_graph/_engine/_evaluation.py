@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from nnx_stateful import PyTree, Routing, StatefulModuleOutput
 
+from .._declaration._spec import Connection
 from ._effects import Effects
 from ._packing import Level, Response, Unit
 from ._selection import Selection
-from ._spec import Connection
 from ._weights import product
 
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 import math
 from typing import Any
 
+from .._declaration._spec import GraphSpec, Population
 from ._arrows import Curve, arrow, outline, reverse
 from ._curves import Point, point_on
 from ._figure import FONT, SMALLEST_FONT, check_matplotlib, inches, new_axes, text_width
-from ._spec import GraphSpec, Population
 from ._style import COLOUR, EDGE, FACE, Style
 from ._text import printable, role_of
 from ._wiring import Page, Wire, Wiring

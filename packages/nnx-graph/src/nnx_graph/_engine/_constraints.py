@@ -9,9 +9,9 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from ._connectivity import LowRank
+from .._declaration._connectivity import LowRank
+from .._declaration._spec import Connection, GraphSpec, Sign
 from ._packing import Block
-from ._spec import Connection, GraphSpec, Sign
 
 SIGNS: dict[Sign, int] = {"excitatory": 1, "inhibitory": -1}
 

@@ -4,14 +4,14 @@ import dataclasses
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from ._check_spec import check_spec
+from .._declaration._check_spec import check_spec
+from .._declaration._hints import which_name
+from .._declaration._plain import Items, plain_items
+from .._declaration._spec import Activation, Connection, GraphSpec, Population
+from .._declaration._validation import checked_activation
 from ._codec import decode_fields, decode_value, encode_fields
 from ._data import FORMAT, VERSION, check_version
 from ._edges import Entries, entries_by_name
-from ._hints import which_name
-from ._plain import Items, plain_items
-from ._spec import Activation, Connection, GraphSpec, Population
-from ._validation import checked_activation
 
 _NODE = tuple(
     f.name for f in dataclasses.fields(Population) if f.name not in ("name", "attributes")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ._spec import Named, Population, Unnamed
+from .._declaration._spec import Named, Population, Unnamed
 
 
 def printable(text: str) -> str:

@@ -5,9 +5,9 @@ from typing import Literal
 
 from jaxtyping import Array, Float, Int
 
+from .._declaration._spec import Connection
 from ._interventions import Intervention
 from ._packing import Level, Packing
-from ._spec import Connection
 
 Stage = Literal["sums", "outputs"]
 

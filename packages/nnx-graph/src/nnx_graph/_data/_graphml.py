@@ -7,8 +7,8 @@ import re
 from collections.abc import Set
 from typing import Any
 
+from .._declaration._spec import Connection, GraphSpec, Population
 from ._networkx import import_networkx, spec_from_networkx, spec_to_networkx
-from ._spec import Connection, GraphSpec, Population
 
 _JSON = "json:"  # begins what GraphML's own types cannot hold
 _NO_TEXT = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

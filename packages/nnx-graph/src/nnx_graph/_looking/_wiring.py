@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
+from .._declaration._spec import Connection, GraphSpec
 from ._curves import LOOP, LOOP_STEP, PORT, Box, Frame, Segment, make_curves
 from ._layout import Layout, lay_out
 from ._placement import Item, place
-from ._spec import Connection, GraphSpec
 
 Direction = Literal["forward", "backward", "both"]
 

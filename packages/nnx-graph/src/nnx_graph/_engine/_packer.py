@@ -4,12 +4,12 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .._declaration._spec import Activation, Connection, Population
 from ._batching import batched
 from ._elementwise import is_elementwise
 from ._packing import Block, Level, Locate, Packing, Response, Ring, Unit
 from ._plan import Plan
 from ._selection import Piece, Selection
-from ._spec import Activation, Connection, Population
 
 
 def pack(plan: Plan) -> Packing:

@@ -13,9 +13,9 @@ from typing import Any
 
 from jaxtyping import Array
 
+from .._declaration._spec import Activation, Connection
 from ._plan import Plan
 from ._selection import Piece, Selection
-from ._spec import Activation, Connection
 
 Locate = Callable[[Connection], tuple[Any, int]]
 """Where a connection's source is found: the array's key and the first column."""

@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ._check_spec import check_spec
+from .._declaration._check_spec import check_spec
+from .._declaration._hints import which_name
+from .._declaration._plain import plain_items
+from .._declaration._spec import Connection, GraphSpec, Population
 from ._codec import decode_fields, encode_fields, encode_items
-from ._hints import which_name
-from ._plain import plain_items
-from ._spec import Connection, GraphSpec, Population
 
 FORMAT, VERSION = "nnx-graph", 1
 """What a written declaration says of itself."""

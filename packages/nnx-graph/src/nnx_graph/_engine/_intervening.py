@@ -10,9 +10,9 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from ._hints import near_names, which_name
+from .._declaration._hints import near_names, which_name
+from .._declaration._spec import Connection, GraphSpec
 from ._interventions import VALUES, Intervention, Kind, Schedule
-from ._spec import Connection, GraphSpec
 
 Target = str | tuple[str, str] | tuple[str, str, int]
 """The name of a population or connection, or source, destination and index of a connection."""

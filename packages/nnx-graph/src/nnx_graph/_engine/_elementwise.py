@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ._spec import Activation
+from .._declaration._spec import Activation
 
 ROWS = 10_007
 """Rows of the batch that is traced: a number that no size or constant is likely to be."""

@@ -1,7 +1,7 @@
 """Graphviz text of a graph, in the language DOT."""
 
+from .._declaration._spec import GraphSpec
 from ._layout import lay_out
-from ._spec import GraphSpec
 from ._text import printable, role_of
 
 _SHAPES = {"input": "ellipse", "internal": "box", "output": "hexagon"}

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ._check_spec import check_spec
-from ._hints import which_name
-from ._spec import Connection, GraphSpec, Population
-from ._validation import check_population_name, checked_activation, checked_delay
+from .._declaration._check_spec import check_spec
+from .._declaration._hints import which_name
+from .._declaration._spec import Connection, GraphSpec, Population
+from .._declaration._validation import check_population_name, checked_activation, checked_delay
 
 Entries = Mapping[Any, str] | Iterable[Any] | None
 """Entries of the observation or output by population; of a list, each is named as its population"""

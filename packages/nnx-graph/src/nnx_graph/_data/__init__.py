@@ -1,0 +1,1 @@
+"""Graphs as data: dicts, JSON, edge lists, networkx and GraphML."""

@@ -1,0 +1,1 @@
+"""What a graph is declared to be: records, names, and what is asked of them."""

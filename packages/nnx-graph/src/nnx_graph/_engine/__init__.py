@@ -1,0 +1,1 @@
+"""How a declared graph is computed: packed into few operations, stepped and unrolled."""

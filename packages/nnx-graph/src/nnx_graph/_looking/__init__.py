@@ -1,0 +1,1 @@
+"""Looking at graphs and at their activity: summaries, text forms and pictures."""
