@@ -45,7 +45,7 @@ class LSTM(nnx_stateful.LSTM):
         trainable_initial_state: bool = False,
     ):
         del use_optimized
-        given = {
+        given: dict[str, Any] = {
             "kernel_init": kernel_init,
             "recurrent_kernel_init": recurrent_kernel_init,
             "bias_init": bias_init,
