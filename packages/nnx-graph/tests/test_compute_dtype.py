@@ -66,6 +66,21 @@ def test_stepping_and_unrolling_give_the_same_outputs():
     assert unrolled.dtype == jnp.float32
 
 
+def test_gradients_have_the_type_of_their_parameters():
+    graph = cyclic("bfloat16")
+    params = nnx.state(graph, nnx.Param)
+    nnx.update(graph, jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params))
+    graphdef, params, rest = nnx.split(graph, nnx.Param, ...)
+
+    def loss(params, xs):
+        graph = nnx.merge(graphdef, params, rest)
+        return jnp.sum(graph.unroll(graph.initialize_state(ROWS), xs).output["y"])
+
+    for dtype in (jnp.bfloat16, jnp.float32):  # of the observations
+        slope = jax.grad(loss)(params, {"x": jnp.ones((STEPS, ROWS, 4), dtype)})
+        assert {leaf.dtype for leaf in jax.tree.leaves(slope)} == {jnp.dtype(jnp.bfloat16)}
+
+
 def test_products_take_operands_of_eight_significant_bits():
     graph = PopulationGraph(nnx.Rngs(0), "bfloat16")
     graph.add_input("a", 1, input_from="x")

@@ -104,7 +104,7 @@ def test_bound_weights_are_counted_as_they_are_trained():
     graph.add_population("core", 6, sign="inhibitory")
     graph.add_output("hand", 3)
     graph.connect("eye", "core", connectivity=OneToOne())
-    graph.connect("core", "hand", connectivity=LowRank(2))
+    graph.connect("eye", "hand", connectivity=LowRank(2))
     graph.connect("eye", "hand", frozen=True)
     graph.connect("core", "hand", delay=1, share="both")
     graph.connect("eye", "hand", delay=2, share="both")

@@ -16,6 +16,7 @@ from nnx_graph import (
     OneToOne,
     PopulationGraph,
 )
+from nnx_graph._declaration._connectivity import mask_of
 from nnx_stateful.testing import to_float64
 
 from ._graphs import assert_equal_to_scale, gradients_both_ways, state_in_use
@@ -89,7 +90,7 @@ def test_masked_weights_stay_zero(trained):
     graph, (before, _), _ = trained
     after = kernels(graph)
     masks = {
-        "a->b": FixedProbability(0.5, seed=3).mask(SIZE, SIZE),
+        "a->b": mask_of(FixedProbability(0.5, seed=3), "a->b", SIZE, SIZE),
         "c->b": STAIRS,
         "b->b": np.eye(SIZE, dtype=bool),
         "b->y": BlockSparse(2).mask(SIZE, SIZE),
@@ -172,6 +173,26 @@ def test_initial_weights_are_drawn_for_the_inputs_that_there_are():
     assert abs(sums.mean() - 1) < 0.1
 
 
+def test_initial_weights_that_are_shared_are_drawn_for_the_inputs_that_there_are():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("a", 200, input_from="x")
+    graph.add_output("y", 200)
+    graph.connect("a", "y", connectivity=FixedProbability(0.1), share="w")
+    graph.finalize()
+    assert abs((kernels(graph)["a->y"] ** 2).sum(axis=0).mean() - 1) < 0.1
+
+
+def test_connections_of_one_seed_have_patterns_of_their_own():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("a", 30, input_from="x")
+    graph.add_output("y", 30)
+    for _ in range(2):
+        graph.connect("a", "y", connectivity=FixedProbability(0.5))
+    graph.finalize()
+    first, second = (kernels(graph)[name] != 0 for name in ("a->y", "a->y#1"))
+    assert 0.4 < (first == second).mean() < 0.6
+
+
 def test_distance_dependent_connections_are_local():
     near = DistanceDependent(0.05, profile="gaussian").mask(100, 100)
     distance = np.abs(np.arange(100)[:, None] - np.arange(100)) / 100
@@ -227,13 +248,46 @@ def test_what_does_not_fit_is_refused(options, message):
         lambda: DistanceDependent(1.0, profile="box"),
         lambda: BlockSparse(0),
         lambda: BlockSparse(2, probability=-1.0),
+        lambda: FixedProbability(0.5, seed=-1),
         lambda: Mask([1, 0]),
+        lambda: Mask([[0.3, 1.0]]),
+        lambda: Mask([["no"]]),
+        lambda: Mask([[1], [1, 0]]),
         lambda: LowRank(0),
     ],
 )
 def test_impossible_connectivity_is_refused(make):
     with pytest.raises(ValueError, match="expected"):
         make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FixedProbability("0.5"),
+        lambda: FixedProbability(0.5, seed=None),
+        lambda: DistanceDependent(0.1, ring="no"),
+        lambda: BlockSparse(1.5),
+        lambda: LowRank(True),
+    ],
+)
+def test_connectivity_of_another_kind_is_refused(make):
+    with pytest.raises(TypeError, match="expected"):
+        make()
+
+
+def test_numbers_of_other_libraries_become_plain():
+    record = FixedProbability(np.float32(0.5), seed=np.int64(3))
+    assert hash(record) == hash(FixedProbability(0.5, seed=3))
+
+
+def test_a_rank_has_no_sign():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("a", 3, input_from="x", sign="excitatory")
+    graph.add_output("y", 2)
+    graph.connect("a", "y", connectivity=LowRank(1))
+    with pytest.raises(ValueError, match="expected a full kernel from the excitatory population"):
+        graph.finalize()
 
 
 def test_an_unknown_sign_is_refused():

@@ -234,7 +234,8 @@ class PopulationGraph(StatefulModule):
             with a bias. It acts on the delayed output, its carry is reset with the row. A name or
             a :class:`Named` record stands for a registered module, as in :meth:`add_population`.
           delay: steps, at least 0.
-          reciprocal: also connect ``dst`` to ``src``, with the same delay and own weights.
+          reciprocal: also connect ``dst`` to ``src``, with the same delay and options, and
+            own weights unless they are shared.
           connectivity: which units of the linear map are connected, for example ``OneToOne()``,
             ``FixedProbability(0.1)`` or ``LowRank(4)``; None for all. What is not connected stays
             so whatever the optimiser does.
@@ -277,7 +278,12 @@ class PopulationGraph(StatefulModule):
 
     @classmethod
     def from_spec(
-        cls, spec: GraphSpec, rngs: nnx.Rngs, modules: Mapping[str, StatefulModule] | None = None
+        cls,
+        spec: GraphSpec,
+        rngs: nnx.Rngs,
+        modules: Mapping[str, StatefulModule] | None = None,
+        *,
+        compute_dtype: DTypeLike | None = None,
     ) -> Self:
         """Builds and finalizes the graph of a declaration.
 
@@ -287,6 +293,7 @@ class PopulationGraph(StatefulModule):
         Args:
           spec: for example another graph's :attr:`spec`.
           rngs: source of the initial weights.
+          compute_dtype: see :class:`PopulationGraph`.
           modules: those that the declaration holds as :class:`Unnamed`, by the name of the
             population or connection: ``{"a": compute, "a->b": transform}``.
 
@@ -305,43 +312,68 @@ class PopulationGraph(StatefulModule):
           >>> PopulationGraph.from_spec(graph.spec, nnx.Rngs(0)).spec == graph.spec
           True
         """
-        graph = cls(rngs)
+        graph = cls(rngs, compute_dtype)
         graph._declare("from_spec").add_spec(spec, modules or {})
         graph.finalize()
         return graph
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], rngs: nnx.Rngs) -> Self:
+    def from_dict(
+        cls, data: Mapping[str, Any], rngs: nnx.Rngs, *, compute_dtype: DTypeLike | None = None
+    ) -> Self:
         """Builds the graph that :meth:`to_dict` describes; see :func:`spec_from_dict`."""
-        return cls.from_spec(spec_from_dict(data), rngs)
+        return cls.from_spec(spec_from_dict(data), rngs, compute_dtype=compute_dtype)
 
     @classmethod
-    def from_json(cls, text: str, rngs: nnx.Rngs) -> Self:
+    def from_json(
+        cls, text: str, rngs: nnx.Rngs, *, compute_dtype: DTypeLike | None = None
+    ) -> Self:
         """Builds the graph that a JSON text describes; see :func:`spec_from_json`."""
-        return cls.from_spec(spec_from_json(text), rngs)
+        return cls.from_spec(spec_from_json(text), rngs, compute_dtype=compute_dtype)
 
     @classmethod
-    def from_networkx(cls, graph: Any, rngs: nnx.Rngs, **options: Any) -> Self:
+    def from_networkx(
+        cls,
+        graph: Any,
+        rngs: nnx.Rngs,
+        *,
+        compute_dtype: DTypeLike | None = None,
+        **options: Any,
+    ) -> Self:
         """Builds the graph that a networkx graph describes.
 
         Args:
           graph: directed or not, with parallel edges or without.
           rngs: source of the initial weights.
+          compute_dtype: see :class:`PopulationGraph`.
           **options: those of :func:`spec_from_networkx`: size, delay, activation, inputs, outputs.
         """
-        return cls.from_spec(spec_from_networkx(graph, **options), rngs)
+        return cls.from_spec(
+            spec_from_networkx(graph, **options), rngs, compute_dtype=compute_dtype
+        )
 
     @classmethod
-    def from_edges(cls, edges: Any, sizes: Any, rngs: nnx.Rngs, **options: Any) -> Self:
+    def from_edges(
+        cls,
+        edges: Any,
+        sizes: Any,
+        rngs: nnx.Rngs,
+        *,
+        compute_dtype: DTypeLike | None = None,
+        **options: Any,
+    ) -> Self:
         """Builds a graph from an adjacency matrix or a list of edges.
 
         Args:
           edges: (N, N), source by destination; or pairs, see :func:`spec_from_edges`.
           sizes: of the populations: one for all, one for each, or by name.
           rngs: source of the initial weights.
+          compute_dtype: see :class:`PopulationGraph`.
           **options: those of :func:`spec_from_edges`: names, delay, activation, inputs, outputs.
         """
-        return cls.from_spec(spec_from_edges(edges, sizes, **options), rngs)
+        return cls.from_spec(
+            spec_from_edges(edges, sizes, **options), rngs, compute_dtype=compute_dtype
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the declaration as plain data; see :func:`spec_to_dict`."""

@@ -1,7 +1,9 @@
 """Which units of a population reach which units of another: records for default connections."""
 
 import dataclasses
-from typing import Literal
+import operator
+import zlib
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -16,7 +18,7 @@ class OneToOne:
       [[True, False], [False, True]]
     """
 
-    def mask(self, height: int, width: int) -> Bool[np.ndarray, "height width"]:
+    def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
         """Returns which weights there are, (size of the source, size of the destination).
 
         Raises:
@@ -47,15 +49,23 @@ class FixedProbability:
     seed: int = 0
 
     def __post_init__(self):
+        _make_real(self, "probability")
+        _make_whole(self, "seed", 0)
         if not 0 < self.probability <= 1:
             raise ValueError(
                 "FixedProbability: expected a probability above 0 and at most 1, got "
                 f"{self.probability!r}; for no connection at all, leave it out"
             )
 
-    def mask(self, height: int, width: int) -> Bool[np.ndarray, "height width"]:
-        """Returns which weights there are, (size of the source, size of the destination)."""
-        return np.random.default_rng(self.seed).random((height, width)) < self.probability
+    def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
+        """Returns which weights there are, (size of the source, size of the destination).
+
+        Args:
+          height: size of the source.
+          width: size of the destination.
+          stream: another one gives another draw of the same seed.
+        """
+        return np.random.default_rng([self.seed, stream]).random((height, width)) < self.probability
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +96,15 @@ class DistanceDependent:
     seed: int = 0
 
     def __post_init__(self):
-        if not self.scale > 0:
+        _make_real(self, "scale")
+        _make_real(self, "peak")
+        _make_whole(self, "seed", 0)
+        if not isinstance(self.ring, bool):
+            raise TypeError(
+                f"DistanceDependent: expected ring=True or False, got {self.ring!r}; True lets the "
+                "ends of a population meet"
+            )
+        if not 0 < self.scale < np.inf:
             raise ValueError(
                 f"DistanceDependent: expected a scale above 0, got {self.scale!r}; it is a "
                 "fraction of the population's extent, for example 0.1"
@@ -102,14 +120,20 @@ class DistanceDependent:
                 f"{self.profile!r}; choose one"
             )
 
-    def mask(self, height: int, width: int) -> Bool[np.ndarray, "height width"]:
-        """Returns which weights there are, (size of the source, size of the destination)."""
+    def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
+        """Returns which weights there are, (size of the source, size of the destination).
+
+        Args:
+          height: size of the source.
+          width: size of the destination.
+          stream: another one gives another draw of the same seed.
+        """
         distance = np.abs(_positions(height)[:, None] - _positions(width))
         if self.ring:
             distance = np.minimum(distance, 1 - distance)
         relative = distance / self.scale
         exponent = relative if self.profile == "exponential" else relative**2 / 2
-        drawn = np.random.default_rng(self.seed).random((height, width))
+        drawn = np.random.default_rng([self.seed, stream]).random((height, width))
         return drawn < self.peak * np.exp(-exponent)
 
 
@@ -135,17 +159,16 @@ class BlockSparse:
     seed: int = 0
 
     def __post_init__(self):
-        if self.blocks < 1:
-            raise ValueError(
-                f"BlockSparse: expected at least one block, got {self.blocks!r}; give their number"
-            )
+        _make_whole(self, "blocks", 1)
+        _make_real(self, "probability")
+        _make_whole(self, "seed", 0)
         if not 0 <= self.probability <= 1:
             raise ValueError(
                 "BlockSparse: expected a probability from 0 to 1, got "
                 f"{self.probability!r}; it is that of two blocks apart from the diagonal"
             )
 
-    def mask(self, height: int, width: int) -> Bool[np.ndarray, "height width"]:
+    def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
         """Returns which weights there are, (size of the source, size of the destination).
 
         Raises:
@@ -156,7 +179,7 @@ class BlockSparse:
                 f"BlockSparse: expected at most {min(height, width)} blocks between populations of "
                 f"{height} and {width}, got {self.blocks}; use fewer"
             )
-        drawn = np.random.default_rng(self.seed).random((self.blocks, self.blocks))
+        drawn = np.random.default_rng([self.seed, stream]).random((self.blocks, self.blocks))
         connected = (drawn < self.probability) | np.eye(self.blocks, dtype=bool)
         source = np.arange(height) * self.blocks // height
         destination = np.arange(width) * self.blocks // width
@@ -179,16 +202,24 @@ class Mask:
     entries: tuple[tuple[bool, ...], ...]
 
     def __post_init__(self):
-        array = np.asarray(self.entries)
+        expected = "Mask: expected entries of shape (size of the source, size of the destination)"
+        try:
+            array = np.asarray(self.entries)
+        except ValueError:
+            raise ValueError(f"{expected}, got rows of unequal length; make them equal") from None
         if array.ndim != 2:
             raise ValueError(
-                "Mask: expected entries of shape (size of the source, size of the destination), "
-                f"got shape {array.shape}; give a row for each unit of the source"
+                f"{expected}, got shape {array.shape}; give a row for each unit of the source"
+            )
+        if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+            raise ValueError(
+                "Mask: expected entries True or False (or 1 and 0), got others; compare them with "
+                "something, for example weights != 0"
             )
         rows = tuple(tuple(map(bool, row)) for row in array.tolist())
         object.__setattr__(self, "entries", rows)
 
-    def mask(self, height: int, width: int) -> Bool[np.ndarray, "height width"]:
+    def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
         """Returns which weights there are, (size of the source, size of the destination).
 
         Raises:
@@ -207,6 +238,8 @@ class Mask:
 class LowRank:
     """All units are connected, with a kernel that is the product of two narrow matrices.
 
+    It bounds the rank; the product itself is computed in full.
+
     Attributes:
       rank: columns of the first, rows of the second; at least 1.
 
@@ -218,11 +251,20 @@ class LowRank:
     rank: int
 
     def __post_init__(self):
-        if self.rank < 1:
-            raise ValueError(f"LowRank: expected a rank of at least 1, got {self.rank!r}; raise it")
+        _make_whole(self, "rank", 1)
 
-    def mask(self, height: int, width: int) -> Bool[np.ndarray, "height width"]:
-        """Returns which weights there are: all of them."""
+    def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
+        """Returns which weights there are: all of them.
+
+        Raises:
+          ValueError: if the rank is above the smaller size.
+        """
+        del stream
+        if self.rank > min(height, width):
+            raise ValueError(
+                f"LowRank: expected a rank of at most {min(height, width)} between populations of "
+                f"{height} and {width}, got {self.rank}; lower it, or leave it out"
+            )
         return np.ones((height, width), bool)
 
 
@@ -231,3 +273,43 @@ Connectivity = OneToOne | FixedProbability | DistanceDependent | BlockSparse | M
 
 def _positions(size: int) -> Float[np.ndarray, " size"]:
     return (np.arange(size) + 0.5) / size
+
+
+def mask_of(
+    connectivity: Connectivity, name: str, height: int, width: int
+) -> Bool[np.ndarray, "height width"]:
+    """Returns which weights a connection has; connections of one seed have patterns of their own.
+
+    Args:
+      connectivity: of the connection.
+      name: of the connection.
+      height: size of its source.
+      width: size of its destination.
+    """
+    return connectivity.mask(height, width, zlib.crc32(name.encode()))
+
+
+def _make_whole(record: Any, field: str, least: int) -> None:
+    """Makes a field an int, or raises."""
+    value, kind = getattr(record, field), type(record).__name__
+    expected = f"{kind}: expected {field} to be a whole number of at least {least}, got {value!r}"
+    if isinstance(value, bool):
+        raise TypeError(f"{expected}; pass an int")
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{expected} of type {type(value).__name__}; pass an int") from None
+    if whole < least:
+        raise ValueError(f"{expected}; raise it")
+    object.__setattr__(record, field, whole)
+
+
+def _make_real(record: Any, field: str) -> None:
+    """Makes a field a float, or raises."""
+    value = getattr(record, field)
+    if isinstance(value, bool | str) or not hasattr(value, "__float__"):
+        raise TypeError(
+            f"{type(record).__name__}: expected {field} to be a number, got {value!r} of type "
+            f"{type(value).__name__}; pass a float"
+        )
+    object.__setattr__(record, field, float(value))

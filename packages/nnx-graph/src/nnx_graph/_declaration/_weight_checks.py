@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from ._connectivity import Connectivity, LowRank
+from ._connectivity import Connectivity, LowRank, mask_of
 from ._spec import Connection, GraphSpec, Population, Sign
 
 _OWNER = "PopulationGraph.finalize"
@@ -25,7 +25,7 @@ def check_weights(spec: GraphSpec) -> None:
         _check_kind(connection)
         if connection.connectivity is not None:
             try:
-                connection.connectivity.mask(source.size, destination.size)
+                mask_of(connection.connectivity, connection.name, source.size, destination.size)
             except ValueError as error:
                 raise ValueError(f"{_OWNER}: connection {connection.name!r}: {error}") from error
         if connection.share is not None:
@@ -54,6 +54,12 @@ def _check_sign(population: Population, spec: GraphSpec) -> None:
                 f"{_OWNER}: connection {connection.name!r}: expected a linear map from the "
                 f"{population.sign} population {population.name!r}, got a transform, whose weights "
                 "have no sign; leave the transform out, or the sign"
+            )
+        if connection.src == population.name and isinstance(connection.connectivity, LowRank):
+            raise ValueError(
+                f"{_OWNER}: connection {connection.name!r}: expected a full kernel from the "
+                f"{population.sign} population {population.name!r}, got {connection.connectivity!r}"
+                ", whose rank a sign would not leave as it is; leave one of them out"
             )
 
 

@@ -59,9 +59,10 @@ class Circuit(nnx.Module):
     ):
         self.packing = packing
         self.compute_dtype = compute_dtype
-        self.common = CommonWeights(packing.plan.spec, key)
+        own_key, common_key = jax.random.split(key)
+        self.common = CommonWeights(packing.plan.spec, common_key)
         constraints = [self._constraints(block) for block in packing.blocks]
-        kernels = draw_kernels(self._numbers(), [c.deviation for c in constraints], key)
+        kernels = draw_kernels(self._numbers(), [c.deviation for c in constraints], own_key)
         self.weights = nnx.List(map(Weights, packing.blocks, kernels, constraints))
         self.transforms = Transforms(transforms) if transforms else None
         self.computes = Computes(computes) if computes else None

@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from .._declaration._connectivity import LowRank
+from .._declaration._connectivity import LowRank, mask_of
 from .._declaration._spec import Connection, GraphSpec, Sign
 from ._packing import Block
 
@@ -49,22 +49,22 @@ class CommonWeights(nnx.Module):
         def key_of(connection: Connection) -> Key[Array, ""]:
             return jax.random.fold_in(key, number[connection.name])
 
+        def keys_of(connection: Connection) -> Key[Array, "2"]:
+            return jax.random.split(key_of(connection))
+
         shared = [first[share] for share in self._shares]
         factored = [by_name[name] for name in self._factored]
         self.kernels = nnx.List(
-            [nnx.Param(_lecun(key_of(c), (sizes[c.src], sizes[c.dst]))) for c in shared]
+            [nnx.Param(_initial(key_of(c), c, sizes[c.src], sizes[c.dst])) for c in shared]
         )
         self.biases = nnx.List([nnx.Param(jnp.zeros(sizes[c.dst], jnp.float32)) for c in shared])
         ranks = [c.connectivity.rank for c in factored if isinstance(c.connectivity, LowRank)]
         ends = list(zip(factored, ranks, strict=True))
         self.left = nnx.List(
-            [nnx.Param(_lecun(key_of(c), (sizes[c.src], rank))) for c, rank in ends]
+            [nnx.Param(_lecun(keys_of(c)[0], (sizes[c.src], rank))) for c, rank in ends]
         )
         self.right = nnx.List(
-            [
-                nnx.Param(_lecun(jax.random.fold_in(key_of(c), 1), (rank, sizes[c.dst])))
-                for c, rank in ends
-            ]
+            [nnx.Param(_lecun(keys_of(c)[1], (rank, sizes[c.dst]))) for c, rank in ends]
         )
 
     def kernel(self, connection: Connection) -> nnx.Param:
@@ -154,11 +154,9 @@ class Constraints:
         deviation = np.zeros(shape)
         for connection, kernel, bias in regions:
             size = sizes[connection.src], sizes[connection.dst]
-            inputs = size[0]
             if connection.connectivity is not None:
-                mask[kernel] = own = connection.connectivity.mask(*size)
-                inputs = np.maximum(own.sum(axis=0), 1)
-            deviation[kernel] = 1 / np.sqrt(inputs)
+                mask[kernel] = mask_of(connection.connectivity, connection.name, *size)
+            deviation[kernel] = _deviation(connection, *size)
             signs[kernel[:2]] = sign.get(connection.src, 0)
             frozen[0][kernel] = frozen[1][bias] = connection.frozen
             of_kernel, of_bias = common.places(connection)
@@ -183,6 +181,21 @@ def _is_low_rank(connection: Connection) -> bool:
 
 def _lecun(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "height width"]:
     return nnx.initializers.lecun_normal()(key, shape, jnp.float32)
+
+
+def _deviation(connection: Connection, height: int, width: int) -> Float[np.ndarray, " width"]:
+    """Standard deviation of the initial weights into each unit: LeCun's, for its real inputs."""
+    if connection.connectivity is None:
+        return np.full(width, height**-0.5)
+    mask = mask_of(connection.connectivity, connection.name, height, width)
+    return np.maximum(mask.sum(axis=0), 1) ** -0.5
+
+
+def _initial(
+    key: Key[Array, ""], connection: Connection, height: int, width: int
+) -> Float[Array, "height width"]:
+    gain = height**0.5 * _deviation(connection, height, width)
+    return _lecun(key, (height, width)) * gain.astype(np.float32)
 
 
 def _flat(arrays: list[Array]) -> Float[Array, " all"]:

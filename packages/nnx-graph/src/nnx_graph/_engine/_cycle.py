@@ -206,7 +206,9 @@ def _run_backward(cycle: Cycle, residuals: Any, d_outputs: Any) -> Any:
         added = add_columns(d_history[steps_back], [(selection, gradients)])
         d_history = d_history.at[steps_back].set(added)
     d_kernels = {
-        index: product_gradient(sources[index], d_sums[index], kernel.shape[0], cycle.dtype)
+        index: product_gradient(sources[index], d_sums[index], kernel.shape[0], cycle.dtype).astype(
+            kernel.dtype
+        )
         for index, kernel in kernels.items()
     }
     totals_of_blocks = {index: d.sum((0, 1)) for index, d in d_sums.items()}

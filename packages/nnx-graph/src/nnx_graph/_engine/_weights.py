@@ -1,4 +1,4 @@
-"""The weights of a block: what all of its connections need, in two arrays."""
+"""The weights of a block: kernels and biases of all of its connections, side by side."""
 
 import math
 from collections.abc import Sequence
@@ -178,7 +178,7 @@ def _kernel_gradient(x: Array, d_sums: Array, count: int, dtype: Any) -> Array:
 
 
 def _rounded_forward(kernel: Array, x: Array, dtype: Any) -> tuple[Array, tuple[Array, Array]]:
-    return rounded_product(kernel, x, dtype), (narrow(kernel, dtype), x)
+    return rounded_product(kernel, x, dtype), (kernel, x)
 
 
 def _rounded_backward(
@@ -186,7 +186,8 @@ def _rounded_backward(
 ) -> tuple[Array, Array]:
     kernel, x = residuals
     d_x = rounded_product(jnp.swapaxes(kernel, 1, 2), d_sums, dtype)
-    return _kernel_gradient(x, d_sums, kernel.shape[0], dtype), d_x
+    d_kernel = _kernel_gradient(x, d_sums, kernel.shape[0], dtype)
+    return d_kernel.astype(kernel.dtype), d_x.astype(x.dtype)
 
 
 _rounded_product = jax.custom_vjp(rounded_product, nondiff_argnums=(2,))

@@ -10,7 +10,7 @@ import numpy as np
 from flax import nnx
 
 from .._data._kinds import KINDS
-from .._declaration._connectivity import LowRank
+from .._declaration._connectivity import LowRank, mask_of
 from .._declaration._order import strong_components
 from .._declaration._registry import name_of_activation
 from .._declaration._spec import Activation, Connection, GraphSpec, Population
@@ -172,7 +172,11 @@ def summarize(spec: GraphSpec, circuit: Circuit | None) -> GraphSummary:
     connections = tuple(_connection_summary(c, sizes, circuit) for c in spec.connections)
     if circuit is None:
         return GraphSummary(populations, connections, None, None, None)
-    linear = {c.share or c.name: c.parameters for c in connections if c.transform is None}
+    linear = {
+        (c.share, "" if c.share else c.name): c.parameters
+        for c in connections
+        if c.transform is None
+    }
     parameters = sum(number or 0 for number in linear.values())
     parameters += _parameters(*circuit.groups.values())
     buffers = sum(population.buffer_bytes or 0 for population in populations)
@@ -244,7 +248,11 @@ def _linear_parameters(connection: Connection, shape: tuple[int, int]) -> int:
         return 0
     if isinstance(connectivity, LowRank):
         return sum(shape) * connectivity.rank + shape[1]
-    kernel = math.prod(shape) if connectivity is None else int(connectivity.mask(*shape).sum())
+    kernel = (
+        math.prod(shape)
+        if connectivity is None
+        else int(mask_of(connectivity, connection.name, *shape).sum())
+    )
     return kernel + shape[1]
 
 
