@@ -16,8 +16,8 @@ def to_run_once() -> CompilerOptions | None:
 def to_run_often() -> CompilerOptions | None:
     """For what runs often.
 
-    LLVM's first level: its higher ones compile up to a fifth longer, and the iteration, most of
-    which is matrix products and loops that XLA has vectorised already, gets no faster.
+    LLVM's first level: its higher ones compile up to a fifth longer, and what the iteration gains,
+    most of which is matrix products and loops that XLA has vectorised already, is within the noise.
     """
     return _on_cpu(1)
 
