@@ -142,10 +142,10 @@ class Curve:
         self._clock = Clock()
 
     def add(self, steps: int, params: Any) -> None:
-        """Evaluates; raises :class:`Reached` if that is enough."""
+        """Evaluates; raises :class:`Reached` if that is enough, and training has begun."""
         value, reading = self._clock.excluding(lambda: self._evaluate(params))
         self.points.append({"steps": steps, "return": value, **reading})
-        if value >= self._target:
+        if value >= self._target and len(self.points) > 1:
             raise Reached
 
     def result(self) -> dict[str, Any]:

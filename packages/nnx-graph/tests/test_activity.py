@@ -141,3 +141,24 @@ def test_draw_activity_explains_mistakes(recording, options, message):
     figure, _ = new_figure()
     with pytest.raises(ValueError, match=message):
         draw_activity(recording, figure.add_subplot(), **options)
+
+
+@pytest.mark.parametrize(
+    ("recording", "options", "message"),
+    [
+        ([1], {}, r"a dict of outputs by population, got list; pass out.metrics\['populations'\]"),
+        ({"populations": {"a": wave(3, 2)}}, {}, r"output of 'populations': .*got dict; pass"),
+        ({"a": [[1], [2, 3]]}, {}, r"output of 'a': expected an array \(T, size\).*got list"),
+        ({"a": wave(3, 2)}, {"populations": 3}, r"populations: expected names, got 3 of type int"),
+        ({"a": wave(3, 2)}, {"row": 0.5}, r"row: expected an int, got 0.5 of type float"),
+        ({"a": wave(3, 2)}, {"ax": 3}, r"draw_activity: expected ax to be axes .*, got int; pass"),
+    ],
+)
+def test_draw_activity_of_other_kinds_raises(recording, options, message):
+    figure, _ = new_figure()
+    with pytest.raises(TypeError, match=message):
+        draw_activity(recording, **{"ax": figure.add_subplot()} | options)
+
+
+def test_one_population_is_chosen_by_its_name():
+    assert names_of(drawn({"ab": wave(5, 2), "c": wave(5, 1)}, populations="ab")) == ["ab"]

@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 from nnx_graph._data._codec import decode_fields, encode_fields
-from nnx_graph._data._kinds import KINDS
+from nnx_graph._declaration._kinds import KINDS
 
 from ._specs import assert_same
 

@@ -170,6 +170,22 @@ def test_population_may_read_compute_and_put_out_at_once():
     np.testing.assert_allclose(got.output["y"], expected, rtol=1e-5, atol=1e-5)
 
 
+def test_inputs_and_outputs_are_declared_with_a_compute_as_data_have_it():
+    graph = PopulationGraph(nnx.Rngs(0))
+    probe = LeakyProbe(2, 2)
+    graph.add_input("a", 2, input_from="x", compute=probe)
+    graph.add_output("b", 1, compute="gru")
+    graph.connect("a", "b", delay=1)
+    graph.finalize()
+    a, b = graph.spec.populations
+    assert (a.compute, b.compute) == (Unnamed("LeakyProbe"), Named("gru"))
+    again = PopulationGraph.from_spec(graph.spec, nnx.Rngs(0), {"a": probe})
+    xs = {"x": np.arange(12.0).reshape(3, 2, 2)}
+    got, expected = (unroll(g, g.initialize_state(2), xs, None).output for g in (graph, again))
+    assert bool(jnp.any(expected["b"]))
+    assert_equal_leaves(got, expected)
+
+
 def test_attributes_are_kept_by_the_graph():
     about = (("region", "V1"), ("layers", (2, 3)))
     spec = GraphSpec(

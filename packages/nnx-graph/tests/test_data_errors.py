@@ -8,6 +8,7 @@ from flax import nnx
 from nnx_graph import (
     Connection,
     GraphSpec,
+    LowRank,
     Named,
     Population,
     PopulationGraph,
@@ -15,6 +16,7 @@ from nnx_graph import (
     spec_from_dict,
     spec_from_json,
     spec_to_dict,
+    spec_to_networkx,
 )
 from nnx_graph.testing import LeakyProbe
 
@@ -304,6 +306,58 @@ def test_modules_that_do_not_fit_the_declaration_raise(modules, error, message):
     )
     with pytest.raises(error, match=message):
         PopulationGraph.from_spec(spec, nnx.Rngs(0), modules)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (GOOD, r"from_spec: expected a declaration, a GraphSpec, got dict; .*use from_dict"),
+        (json.dumps(GOOD), r"expected a declaration, a GraphSpec, got str; .*use from_json"),
+        (PopulationGraph(nnx.Rngs(0)), r"a GraphSpec, got PopulationGraph; pass its spec"),
+        (None, r"a GraphSpec, got NoneType; pass the spec of a graph"),
+        (GraphSpec(("a",), ()), r"populations\[0\]: expected a Population, got 'a' of type str"),
+        (
+            GraphSpec((), (("a", "b"),)),
+            r"connections\[0\]: expected a Connection, got \('a', 'b'\)",
+        ),
+    ],
+)
+def test_what_is_no_declaration_raises_with_the_way_from_there(spec, message):
+    with pytest.raises(TypeError, match=message):
+        PopulationGraph.from_spec(spec, nnx.Rngs(0))
+
+
+@pytest.mark.parametrize("write", [spec_to_dict, spec_to_networkx])
+def test_graph_in_place_of_its_declaration_raises(write):
+    graph = PopulationGraph(nnx.Rngs(0))
+    with pytest.raises(TypeError, match=rf"{write.__name__}: .*got PopulationGraph; pass its spec"):
+        write(graph)
+
+
+@pytest.mark.parametrize(
+    ("population", "connection", "error", "message"),
+    [
+        ({"sign": "plus"}, {}, ValueError, r"populations\[0\].sign: expected the sign 'excit"),
+        ({}, {"connectivity": LowRank(2)}, ValueError, r"connections\[0\]: LowRank: .*at most 1"),
+        ({}, {"connectivity": "one-to-one"}, TypeError, r"connections\[0\]: .*pass one of the rec"),
+        ({}, {"frozen": 1}, TypeError, r"connections\[0\]: expected frozen=True or False, got 1"),
+        ({}, {"frozen": True, "share": "w"}, ValueError, r"connections\[0\]: .*leave frozen out"),
+        (
+            {"sign": "inhibitory"},
+            {"transform": Named("gru")},
+            ValueError,
+            r"connections\[0\]: expected a linear map from the inhibitory population 'a'",
+        ),
+    ],
+)
+def test_weights_that_calls_could_not_ask_for_raise_with_their_place(
+    population, connection, error, message
+):
+    spec = GraphSpec(
+        one(**population).populations, (Connection(src="a", dst="a", delay=1, **connection),)
+    )
+    with pytest.raises(error, match=message):
+        PopulationGraph.from_spec(spec, nnx.Rngs(0))
 
 
 def test_declaration_that_calls_could_not_make_raises():

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from flax import nnx
-from nnx_graph import PopulationGraph, draw_activity, draw_graph
+from nnx_graph import LearnableDelay, PopulationGraph, draw_activity, draw_graph
 
 from ._pictures import NASTY, new_figure, star
 
@@ -103,6 +103,83 @@ def test_draw_shows_a_graph_that_is_not_finalized_and_never_can_be():
     graph.connect("a", "b")
     graph.connect("b", "a")
     assert legend_of(drawn(graph)[0]) == ["input", "output", "forward", "leads back"]
+
+
+def balanced():
+    """A population without a sign, and one of each sign, in a cycle."""
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("eye", 3, input_from="x")
+    graph.add_population("exc", 3, sign="excitatory", aggregate="max")
+    graph.add_population("inh", 3, sign="inhibitory")
+    graph.connect("eye", "exc")
+    graph.connect("exc", "inh", connectivity="one-to-one", share="$w")
+    graph.connect("inh", "exc", delay=[1, 2, 4], share="$w")
+    graph.connect("exc", "exc", delay=LearnableDelay(1, 8), frozen=True)
+    return graph
+
+
+def heads_of(ax):
+    return [patch for patch in ax.patches if patch.get_zorder() == 1 and hasattr(patch, "get_xy")]
+
+
+def test_signs_are_told_by_the_heads_of_arrows():
+    ax, _ = drawn(balanced())
+    signs = ["either sign", "excitatory", "inhibitory"]
+    assert sorted(legend_of(ax)[-3:]) == signs
+    heads = heads_of(ax)
+    assert sorted(len(head.get_xy()) - 1 for head in heads) == [3, 3, 3, 4]
+    assert [head.get_facecolor()[:3] for head in heads].count((1.0, 1.0, 1.0)) == 1
+    unsigned = drawn(star(2))[0]
+    assert not set(signs) & set(legend_of(unsigned))
+
+
+def test_signs_are_told_of_a_large_graph_at_both_ends_of_a_line():
+    graph = balanced()
+    for number in range(31):
+        graph.add_population(f"p{number}", 1, sign="inhibitory")
+        graph.connect("exc", f"p{number}")
+        graph.connect(f"p{number}", "exc", delay=1)
+    ax, texts = drawn(graph)
+    corners = [len(head.get_xy()) - 1 for head in heads_of(ax)]
+    assert corners.count(4) == 31 + 1
+    assert corners.count(3) == 31 + 3
+    assert len(texts) == 3 + 31  # names alone
+
+
+def test_delays_and_bound_weights_are_written_beside_their_connections():
+    ax, texts = drawn(balanced())
+    assert "exc (3, max)" in texts
+    assert {"one-to-one, =$w", "1-4, =$w", "1..8, frozen"} <= set(texts)
+    assert "shared" in legend_of(ax)
+
+
+def test_long_labels_overlap_neither_boxes_nor_each_other():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("a", 8, input_from="x")
+    graph.add_output("b", 8)
+    graph.connect("a", "b", connectivity="one-to-one", delay=2, share="a name")
+    graph.connect("b", "a", delay=[1, 1, 1, 1, 2, 2, 2, 4], share="others")
+    figure, canvas = new_figure()
+    ax = draw_graph(graph, figure.add_axes((0.0, 0.0, 1.0, 1.0)))
+    canvas.draw()
+    labels = [text.get_window_extent() for text in ax.texts if "=" in text.get_text()]
+    boxes = [patch.get_window_extent() for patch in ax.patches if patch.get_zorder() == 3]
+    assert len(labels) == len(boxes) == 2
+    assert not any(a.overlaps(b) for a, b in itertools.combinations([*labels, *boxes], 2))
+
+
+@pytest.mark.parametrize(
+    ("ax", "message"),
+    [
+        (lambda figure: 3, r"draw_graph: expected ax to be axes of matplotlib, or None, got int"),
+        (lambda figure: figure, r"got Figure; pass figure.add_subplot\(\)"),
+        (lambda figure: figure.subplots(2), r"got ndarray; pass one of them"),
+    ],
+)
+def test_draw_on_what_is_no_axes_raises(ax, message):
+    figure, _ = new_figure()
+    with pytest.raises(TypeError, match=message):
+        star(1).draw(ax(figure))
 
 
 def test_draw_takes_names_literally():

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from nnx_graph import PopulationGraph, spec_from_edges
+from nnx_graph import LearnableDelay, LowRank, OneToOne, PopulationGraph, spec_from_edges
 
 
 class Sparse:
@@ -50,6 +50,9 @@ def test_list_of_edges_keeps_its_order_and_parallel_ones():
         ([(0, "z")], np.array([1, 2]), ("y", "z"), ("y", "z")),
         ([], 1, ("y",), ("y",)),
         ([], {"y": 1, "x": 2}, None, ("y", "x")),
+        ([(1, 0)], {1: 5, np.int64(0): 3}, None, ("0", "1")),
+        ([("b", "a")], {0: 5, 1: 3}, None, ("b", "a")),
+        (MATRIX, {0: 1, 1: 1, 2: 1}, None, ("0", "1", "2")),
         ([], 1, None, ()),
         (iter([[0, 1]]), 1, None, ("0", "1")),
     ],
@@ -72,6 +75,38 @@ def test_populations_are_referred_to_by_name_or_number():
     assert [p.activation for p in spec.populations] == [jnp.tanh, nnx.relu, None]
     assert [p.input_from for p in spec.populations] == ["x", "x", None]
     assert [p.output_to for p in spec.populations] == ["a", None, "c"]
+
+
+def test_sizes_by_number_are_those_of_the_numbers():
+    spec = spec_from_edges([(1, 0)], {1: 5, 0: 3})
+    assert [(p.name, p.size) for p in spec.populations] == [("0", 3), ("1", 5)]
+    assert arrows(spec) == [("1->0", 0)]
+
+
+def test_delays_are_those_that_connections_take():
+    spec = spec_from_edges(MATRIX, 4, delay=DELAY * 0.5)
+    assert arrows(spec) == [(name, delay / 2) for name, delay in ARROWS]
+    spec = spec_from_edges([("a", "b"), ("b", "a", (1, 2.5))], 2, delay=LearnableDelay(1, 4))
+    assert arrows(spec) == [("a->b", LearnableDelay(1, 4)), ("b->a", (1, 2.5))]
+
+
+def test_edges_that_are_listed_again_run_in_parallel():
+    spec = spec_from_edges([("a", "b"), ("a", "b"), ("a", "b", 3)], 1)
+    assert arrows(spec) == [("a->b", 0), ("a->b#1", 0), ("a->b#2", 3)]
+
+
+def test_weights_of_all_connections_are_bound_and_signs_given_by_population():
+    options = {"sign": {0: "excitatory", "b": "inhibitory"}, "names": ["a", "b", "c"]}
+    spec = spec_from_edges(MATRIX, 2, connectivity="one-to-one", share="w", delay=1, **options)
+    assert [p.sign for p in spec.populations] == ["excitatory", "inhibitory", None]
+    assert {(c.connectivity, c.share, c.frozen) for c in spec.connections} == {
+        (OneToOne(), "w", False)
+    }
+    spec = spec_from_edges(MATRIX, 2, connectivity=LowRank(1))
+    assert {c.connectivity for c in spec.connections} == {LowRank(1)}
+    spec = spec_from_edges(MATRIX, 2, frozen=True, sign="excitatory")
+    assert {c.frozen for c in spec.connections} == {True}
+    assert {p.sign for p in spec.populations} == {"excitatory"}
 
 
 def test_one_activation_serves_all():
@@ -131,23 +166,60 @@ def test_every_cell_of_a_large_matrix_is_a_connection():
         ([(0, "c")], {"names": "ab"}, TypeError, r"names: expected a list of names, got 'ab'"),
         ([("eye", "amr")], {"names": ["eye", "arm"]}, ValueError, r"edges\[0\]: .*mean 'arm'"),
         ([(0, 1, -1)], {}, ValueError, r"edges\[0\].delay: expected at least 0, got -1"),
-        ([(0, 1, 1.5)], {}, TypeError, r"edges\[0\].delay: expected an int, got 1.5"),
-        ([(0, 1)], {"delay": 0.5}, TypeError, r"edges\[0\].delay: expected an int, got 0.5"),
+        ([(0, 1, "1")], {}, TypeError, r"edges\[0\].delay: expected a number, .*got '1'"),
+        ([(0, 1)], {"delay": True}, TypeError, r"edges\[0\].delay: expected a number, .*got True"),
+        ([(0, 1)], {"delay": [1, 2]}, ValueError, r"edges\[0\].delay: expected 1 delays, .*got 2"),
         (MATRIX, {"delay": DELAY[:2]}, ValueError, r"delay: expected an array of shape \(3, 3\)"),
         (MATRIX, {"delay": DELAY - 1}, ValueError, r"edges\[1, 2\].delay: .*at least 0, got -1"),
-        (
-            MATRIX,
-            {"delay": DELAY * 0.5},
-            TypeError,
-            r"edges\[0, 1\].delay: .* int, got 0.5",
-        ),
+        (MATRIX, {"delay": DELAY > 2}, TypeError, r"edges\[0, 1\].delay: .*number, .*got False"),
         (MATRIX, {"sizes": [1, 2]}, ValueError, r"sizes: expected 3 populations.*got 2"),
         (MATRIX, {"names": ["a"]}, ValueError, r"edges: expected 1 populations.*got 3"),
         (MATRIX, {"names": ["a", "b", "a"]}, ValueError, r"names\[2\]: .*new population name"),
         (MATRIX, {"names": ["a", "b", 3]}, TypeError, r"names\[2\]: .*type str, got 3"),
         (MATRIX, {"sizes": [1, 0, 1]}, ValueError, r"'1'.size: expected at least 1, got 0"),
         (MATRIX, {"sizes": 1.5}, TypeError, r"'0'.size: expected an int, got 1.5"),
-        ([], {"sizes": {0: 1}}, TypeError, r"names\[0\]: .*type str, got 0 of type int; use '0'"),
+        (
+            [],
+            {"sizes": {"a": 1, 0: 1}},
+            TypeError,
+            r"names\[1\]: .*type str, got 0 of type int; use '0'",
+        ),
+        (
+            [(0, 2)],
+            {"sizes": {0: 1, 2: 1}},
+            ValueError,
+            r"sizes: expected a size of each population, got none of '1'; add it",
+        ),
+        (
+            [(0, 1)],
+            {"sizes": {"1": 3, "0": 4}},
+            ValueError,
+            r"edges\[0\]: .*got the number 0, which is that of '1' and the name of another; write",
+        ),
+        (
+            MATRIX,
+            {"sizes": {"a": 1, "b": 1, "c": 1, 0: 2}, "names": ["a", "b", "c"]},
+            ValueError,
+            r"sizes: expected each population once, got 'a' twice; remove one",
+        ),
+        (
+            MATRIX,
+            {"inputs": [0, "0"]},
+            ValueError,
+            r"inputs: expected each population once, got '0",
+        ),
+        (MATRIX, {"outputs": {0: "y", "0": "z"}}, ValueError, r"outputs: .*once, got '0' twice"),
+        (MATRIX, {"sign": "plus"}, ValueError, r"'0'.sign: expected the sign 'excitatory' or "),
+        (MATRIX, {"sign": {3: "excitatory"}}, ValueError, r"sign: .*below 3, got 3"),
+        (MATRIX, {"connectivity": "mask"}, ValueError, r"connectivity: .*got 'mask'; pass Mask\("),
+        (MATRIX, {"connectivity": LowRank(2)}, ValueError, r"edges\[0, 1\]: LowRank: .*at most 1"),
+        (MATRIX, {"frozen": 1}, TypeError, r"edges\[0, 1\]: expected frozen=True or False, got 1"),
+        (
+            MATRIX,
+            {"share": "w", "sizes": [1, 2, 1]},
+            ValueError,
+            r"edges\[1, 1\]: expected sizes \(1, 2\) as of '0->1', with which it shares",
+        ),
         (
             MATRIX,
             {"sizes": {0: 1, 2: 1}, "names": ["a", "b", "c"]},

@@ -91,6 +91,16 @@ def finalized():
         ),
         (lambda g: g.add_input("x", 1, input_from=None), TypeError, r"'x'.*input_from.*got None"),
         (
+            lambda g: g.add_input("x", 1, input_from="x", compute=jnp.tanh),
+            TypeError,
+            r"compute of 'x': expected a StatefulModule",
+        ),
+        (
+            lambda g: g.add_output("x", 1, compute="lsmt"),
+            ValueError,
+            r"compute of 'x': .*did you mean 'lstm'",
+        ),
+        (
             lambda g: g.add_input("x", 1, input_from=3),
             TypeError,
             r"input_from of 'x' of type str, got 3",
@@ -126,14 +136,14 @@ def finalized():
             r"delay of 'hand' to 'arm': expected at least 0, got -1; a delay counts steps",
         ),
         (
-            lambda g: g.connect("hand", "arm", delay=1.5),
+            lambda g: g.connect("hand", "arm", delay="1"),
             TypeError,
-            r"expected an int, got 1.5 of type float",
+            r"delay of 'hand' to 'arm': expected a number, .*got '1' of type str",
         ),
         (
             lambda g: g.connect("hand", "arm", delay=True),
             TypeError,
-            r"expected an int, got True of type bool",
+            r"delay of 'hand' to 'arm': expected a number, .*got True of type bool",
         ),
         (
             lambda g: g.connect("hand", "arm", transform=nnx.Linear(3, 2, rngs=nnx.Rngs(0))),
@@ -192,6 +202,14 @@ def test_cycle_without_delay_raises_with_the_cycle_and_the_cure(graph):
 def test_self_loop_without_delay_raises_with_the_cycle(graph):
     graph.connect("arm", "arm")
     with pytest.raises(ValueError, match=r"cycle arm -> arm, .*connect\('arm', 'arm', delay=1\)"):
+        graph.finalize()
+
+
+def test_cycle_is_told_of_a_graph_that_nothing_else_drives():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_output("a", 1)
+    graph.connect("a", "a")
+    with pytest.raises(ValueError, match=r"cycle a -> a, .*connect\('a', 'a', delay=1\)"):
         graph.finalize()
 
 
@@ -255,6 +273,14 @@ def test_activation_that_changes_the_shape_raises_at_finalize(graph):
     graph.add_population("x", 3, activation=lambda x: x.sum(axis=-1))
     with pytest.raises(ValueError, match=r"activation of 'x'.*of shape \(2, 3\).*got shape \(2,\)"):
         graph.finalize()
+
+
+def test_activation_that_raises_tells_its_population(graph):
+    graph.add_population("x", 3, activation=lambda x: x @ jnp.ones((5, 5)))
+    with pytest.raises(TypeError, match="dot_general") as caught:
+        graph.finalize()
+    note = "PopulationGraph.finalize: in the activation of 'x', called on shape (2, 3)"
+    assert note in caught.value.__notes__
 
 
 def test_graph_can_be_finalized_after_a_failed_attempt():

@@ -191,6 +191,21 @@ def test_complete_lesion_cuts_what_is_not_finite(intact):
     assert outputs(intact.clamp("b", 1.0), [np.nan]) == [101.0]
 
 
+@pytest.mark.parametrize("strength", [np.ones(1), np.ones((1, 1)), jnp.float32(1)])
+def test_complete_lesion_by_array_cuts_what_is_not_finite(intact, strength):
+    for x in (np.inf, np.nan):
+        assert outputs(intact.lesion("a", strength), [x]) == [110.0]
+    assert outputs(intact.lesion("a", [[1.0], [0.0]]), [np.inf], rows=2) == [[110.0], [np.inf]]
+
+    def response(strength, x):
+        cut = intact.lesion("a", strength)
+        return cut(initial_state(cut, 1), {"x": jnp.full((1, 1), x)}).output["c"][0, 0]
+
+    slopes = jax.grad(response, argnums=(0, 1))
+    assert [float(slope) for slope in slopes(1.0, 3.0)] == [-3.0, 0.0]
+    assert [float(slope) for slope in slopes(1.0, jnp.inf)] == [0.0, 0.0]
+
+
 def test_lesioned_connection_equals_one_whose_weights_are_zero_exactly():
     graph, _ = build_graph(SEVERAL_LEVELS)
     x = {"x": jnp.asarray(np.random.default_rng(1).normal(size=(ROWS, 2)), jnp.float32)}
@@ -417,6 +432,23 @@ def test_with_graph_needs_to_know_which():
         ),
         (lambda g: g.clamp("b", "high"), TypeError, r"expected value to be numbers, got 'high'"),
         (lambda g: g.clamp("b", 1j), TypeError, r"expected value to be numbers, got 1j"),
+        (
+            lambda g: g.clamp("b", [[1.0], [1.0, 2.0]]),
+            ValueError,
+            r"clamp\('b'\): expected value to be numbers, got a list that makes no array .*length",
+        ),
+        (
+            lambda g: g.clamp("b", np.nan),
+            ValueError,
+            r"clamp\('b'\): .*value to be numbers, got nan",
+        ),
+        (
+            lambda g: g.stimulate("b", [[0.0], [np.nan]]),
+            ValueError,
+            r"stimulate\('b'\): expected current to be numbers, got nan",
+        ),
+        (lambda g: g.lesion("b", True), TypeError, r"strength to be numbers, got True"),
+        (lambda g: g.clamp("b", [True]), TypeError, r"value to be numbers, got list of bool"),
         (
             lambda g: g.lesion("b", [[0.5], [1.5]]),
             ValueError,

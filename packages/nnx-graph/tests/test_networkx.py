@@ -70,6 +70,7 @@ def test_networkx_has_fields_and_kept_attributes_side_by_side():
         "output_to": None,
         "compute": None,
         "sign": None,
+        "aggregate": None,
     }
     assert graph.nodes["arm"]["compute"] == {"name": "lru", "options": {"r_max": 0.5}}
     assert graph.edges["eye", "arm", 0] == {
@@ -180,7 +181,9 @@ def about(**attributes):
             r"nodes\['a'\]\['tags'\]: .*of type set",
         ),
         (node(size=1, at=float("nan")), ValueError, r"nodes\['a'\]\['at'\]: .*finite number"),
-        (edge(delay=1.5), TypeError, r"edges\['a', 'b'\].delay: expected an int, got 1.5"),
+        (edge(delay="1"), TypeError, r"edges\['a', 'b'\].delay: expected an int or a float or"),
+        (edge(delay=[1, 2]), ValueError, r"edges\['a', 'b'\].delay: expected 1 delays, .*got 2"),
+        (edge(frozen=True, share="w"), ValueError, r"edges\['a', 'b'\]: .*leave frozen out"),
         (edge(delay=-1), ValueError, r"edges\['a', 'b'\].delay: expected at least 0, got -1"),
         (edge(declared="x"), TypeError, r"edges\['a', 'b'\].declared: expected an int or None"),
         (edge(transform="gruu"), ValueError, r"edges\['a', 'b'\].transform: .*did you mean 'gru'"),

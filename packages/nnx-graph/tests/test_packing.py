@@ -77,7 +77,7 @@ def test_alike_populations_respond_together_and_those_with_a_module_alone():
         e={"compute": Unnamed("LeakyProbe"), "activation": jnp.tanh},
     )
     (unit,) = packing.units
-    found = [(r.activation, r.size, r.count, r.compute) for r in unit.levels[0].responses]
+    found = [(r.activation, r.size, r.count, r.population) for r in unit.levels[0].responses]
     assert sorted(found, key=str) == sorted(
         [(jnp.tanh, 2 + 2 + 3, 1, None), (None, 2 + 2, 1, None), (jnp.tanh, 2, 1, "e")],
         key=str,

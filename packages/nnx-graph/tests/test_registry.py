@@ -59,12 +59,38 @@ def test_registered_activation_is_found_both_ways_under_its_first_name():
     assert name_of_activation(halve) == "halve"
 
 
+class Unhashable:
+    """A function that is equal to others of its kind, and so has no hash of its own."""
+
+    def __call__(self, x):
+        return x
+
+    def __eq__(self, other):
+        return isinstance(other, Unhashable)
+
+
+def test_function_that_cannot_be_hashed_is_refused_and_leaves_no_trace():
+    with pytest.raises(
+        TypeError, match=r"'bare': expected a function that can be hashed, got .* of Unhashable"
+    ):
+        register_activation("bare", Unhashable())
+    with pytest.raises(ValueError, match="expected the name of an activation, got 'bare'"):
+        activation_called("bare", "here")
+    register_activation("bare", halve)  # the name is free
+    graph = PopulationGraph(nnx.Rngs(0))
+    with pytest.raises(
+        TypeError, match=r"activation of 'a': expected a function that can be hashed.*__hash__"
+    ):
+        graph.add_population("a", 1, activation=Unhashable())
+    assert graph.spec.names == ()
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("lstm", LSTM), ("gru", GRU), ("lru", LRU), ("dense", Dense), ("ctrnn", CTRNN)],
 )
 def test_registered_layers_have_the_sizes_of_their_place(name, kind):
-    module = make_module(Named(name), 2, 3, nnx.Rngs(0))
+    module = make_module(Named(name), "transform", 2, 3, nnx.Rngs(0))
     assert type(module) is kind
     out = jax.eval_shape(lambda x: module(module.initialize_state(5), x).output, jnp.ones((5, 2)))
     assert out.shape == (5, 3)
@@ -82,23 +108,38 @@ def test_registered_layers_have_the_sizes_of_their_place(name, kind):
     ],
 )
 def test_registered_dynamics_have_the_size_of_their_population(name, kind):
-    module = make_module(Named(name), 3, 3, nnx.Rngs(0))
+    module = make_module(Named(name), "compute", 3, 3, nnx.Rngs(0))
     assert type(module) is kind
     assert module.size == 3
+
+
+@pytest.mark.parametrize("size", [3, 2])
+def test_ctrnn_weighs_the_input_of_a_connection_and_takes_a_sum_as_it_is(size):
+    transform = make_module(Named("ctrnn"), "transform", 3, size, nnx.Rngs(0))
+    assert isinstance(transform, CTRNN)
+    assert transform.kernel is not None
+    assert transform.kernel.shape == (3, size)
+    compute = make_module(Named("ctrnn", activation="relu"), "compute", 3, 3, nnx.Rngs(0))
+    assert isinstance(compute, CTRNN)
+    assert compute.kernel is None
+    weighed = make_module(Named("ctrnn", in_features=3), "compute", 3, 3, nnx.Rngs(0))
+    assert isinstance(weighed, CTRNN)
+    assert weighed.kernel is not None
 
 
 def test_dynamics_of_one_size_in_a_place_of_two_raise():
     with pytest.raises(
         ValueError, match=r"LIF: expected as many inputs as outputs, got 2 and 3; .*the compute"
     ):
-        make_module(Named("lif"), 2, 3, nnx.Rngs(0))
+        make_module(Named("lif"), "transform", 2, 3, nnx.Rngs(0))
 
 
 def test_options_reach_the_module_and_functions_go_by_name():
-    dense = make_module(Named("dense", activation="tanh", use_bias=False), 2, 3, nnx.Rngs(0))
+    named = Named("dense", activation="tanh", use_bias=False)
+    dense = make_module(named, "transform", 2, 3, nnx.Rngs(0))
     assert isinstance(dense, Dense)
     assert (dense.activation, dense.bias) == (jnp.tanh, None)
-    gru = make_module(Named("gru", gate_fn="hard_sigmoid"), 2, 3, nnx.Rngs(0))
+    gru = make_module(Named("gru", gate_fn="hard_sigmoid"), "transform", 2, 3, nnx.Rngs(0))
     assert isinstance(gru, GRU)
     assert gru.gate_fn is nnx.hard_sigmoid
 
@@ -212,6 +253,15 @@ def test_options_that_a_module_does_not_take_raise_with_their_place():
         graph.finalize()
     (note,) = caught.value.__notes__
     assert "in the compute of 'b', Named('gru', gates=3), made for 3 and 3 features" in note
+
+
+def test_ctrnn_by_name_runs_in_both_places():
+    graph = declare(compute="ctrnn", transform="ctrnn")
+    graph.finalize()
+    transform = graph.connection("a", "b").transform
+    assert transform.kernel.shape == (2, 3)
+    out = graph(graph.initialize_state(4), {"x": jnp.ones((4, 2))})
+    assert out.output["c"].shape == (4, 1)
 
 
 def test_name_that_makes_no_module_raises():

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from nnx_graph import LowRank, OneToOne, PopulationGraph
+from nnx_graph import LearnableDelay, LowRank, OneToOne, PopulationGraph
 from nnx_stateful import GRU, Dense, initial_state
 
 from ._pictures import NASTY, star
@@ -57,6 +57,7 @@ def test_populations_are_described(graph):
         "activation": "tanh",
         "compute": None,
         "sign": None,
+        "aggregate": None,
         "level": 0,
         "cycle": None,
         "parameters": 0,
@@ -123,6 +124,42 @@ def test_bound_weights_are_counted_as_they_are_trained():
     assert summary.stored_parameters == size(nnx.state(graph, nnx.Param))
     for word in ("inhibitory", "one-to-one", "frozen", "both"):
         assert word in str(summary)
+
+
+def test_aggregations_and_other_delays_are_shown_where_there_are_some(graph):
+    assert "aggregate" not in str(graph.summary())
+    other = PopulationGraph(nnx.Rngs(0))
+    other.add_input("eye", 2, input_from="vision")
+    other.add_output("hand", 2, aggregate="max")
+    other.connect("eye", "hand", delay=[1, 4])
+    other.connect("eye", "hand", delay=LearnableDelay(1, 8))
+    other.connect("eye", "hand", delay=2.5)
+    other.connect("eye", "hand", delay=3)
+    summary = other.summary()
+    assert [p.aggregate for p in summary.populations] == [None, "max"]
+    assert [c.delay for c in summary.connections] == [(1, 4), LearnableDelay(1, 8), 2.5, 3]
+    lines = [line.split() for line in str(summary).splitlines()]
+    assert lines[2][:4] == ["population", "size", "role", "aggregate"]
+    assert lines[4][:4] == ["hand", "2", "output", "max"]
+    assert [line[1] for line in lines[7:11]] == ["1-4", "1..8", "2.5", "3"]
+
+
+def test_parameters_of_delays_aggregations_and_shared_modules_are_counted():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("eye", 3, input_from="vision")
+    graph.add_input("ear", 3, input_from="sound")
+    graph.add_output("hand", 2, aggregate="gated")
+    for source in ("eye", "ear"):
+        graph.connect(source, "hand", transform="dense", share="module")
+        graph.connect(source, "hand", delay=LearnableDelay(1, 3, per_unit=True), share="map")
+    graph.connect("eye", "hand", delay=LearnableDelay(1, 4), frozen=True)
+    graph.finalize()
+    summary, dense = graph.summary(), 3 * 2 + 2
+    assert [c.parameters for c in summary.connections] == [dense, dense + 3] * 2 + [1]
+    (gate,) = [p.parameters for p in summary.populations if p.aggregate]
+    assert gate == 2 * 2 + 5 * 2
+    assert summary.parameters == 2 * dense + 3 + 3 + 1 + gate
+    assert summary.stored_parameters == size(nnx.state(graph, nnx.Param))
 
 
 def test_levels_are_those_of_the_ring_buffers():

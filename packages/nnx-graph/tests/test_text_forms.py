@@ -4,7 +4,18 @@ import re
 
 import pytest
 from flax import nnx
-from nnx_graph import PopulationGraph
+from nnx_graph import (
+    BlockSparse,
+    Connection,
+    DistanceDependent,
+    FixedProbability,
+    LearnableDelay,
+    LowRank,
+    Mask,
+    OneToOne,
+    PopulationGraph,
+)
+from nnx_graph._looking._marks import connection_label
 
 from ._pictures import NASTY
 
@@ -64,6 +75,71 @@ def test_dot_of_a_small_graph(graph):
         '    "hand.left" -> "core" [label="2", style=dashed, constraint=false];\n'
         "}\n"
     )
+
+
+@pytest.fixture
+def bound():
+    """Signs, bound weights, delays of all kinds and an aggregation."""
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("eye", 4, input_from="vision")
+    graph.add_population("exc", 4, sign="excitatory", aggregate="max")
+    graph.add_population("inh", 4, sign="inhibitory")
+    graph.add_output("arm", 2)
+    graph.connect("eye", "exc", connectivity=FixedProbability(0.25))
+    graph.connect("exc", "inh", connectivity=OneToOne(), delay=2.5)
+    graph.connect("inh", "exc", delay=[1, 2, 3, 4])
+    graph.connect("inh", "arm", share='o|"_')
+    graph.connect("exc", "arm", share='o|"_', delay=LearnableDelay(1, 8))
+    graph.connect("exc", "exc", frozen=True, delay=1)
+    return graph
+
+
+def test_mermaid_shows_signs_bound_weights_delays_and_aggregations(bound):
+    assert bound.to_mermaid() == (
+        "flowchart LR\n"
+        '    p0(["eye (4)"])\n'
+        '    p1["exc (4, max)"]\n'
+        '    p2["inh (4)"]\n'
+        '    p3{{"arm (2)"}}\n'
+        '    p0 -->|"p=0.25"| p1\n'
+        '    p1 -->|"2.5, one-to-one"| p2\n'
+        '    p2 -.-o|"1-4"| p1\n'
+        '    p2 --o|"=o#124;#34;#95;"| p3\n'
+        '    p1 -->|"1..8, =o#124;#34;#95;"| p3\n'
+        '    p1 -.->|"1, frozen"| p1\n'
+    )
+
+
+def test_dot_shows_signs_bound_weights_delays_and_aggregations(bound):
+    assert bound.to_dot() == (
+        "digraph PopulationGraph {\n"
+        "    rankdir=LR;\n"
+        '    "eye" [label="eye (4)", shape=ellipse];\n'
+        '    "exc" [label="exc (4, max)", shape=box];\n'
+        '    "inh" [label="inh (4)", shape=box];\n'
+        '    "arm" [label="arm (2)", shape=hexagon];\n'
+        '    "eye" -> "exc" [label="p=0.25", arrowhead=empty];\n'
+        '    "exc" -> "inh" [label="2.5, one-to-one"];\n'
+        '    "inh" -> "exc" [label="1-4", style=dashed, constraint=false, arrowhead=tee];\n'
+        '    "inh" -> "arm" [label="=o|\\"_", arrowhead=tee];\n'
+        '    "exc" -> "arm" [label="1..8, =o|\\"_"];\n'
+        '    "exc" -> "exc" [label="1, frozen", style=dashed, constraint=false];\n'
+        "}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("connectivity", "label"),
+    [
+        (DistanceDependent(0.1), "distance 0.1"),
+        (BlockSparse(2), "2 blocks"),
+        (LowRank(3), "rank 3"),
+        (Mask([[True]]), "mask"),
+    ],
+)
+def test_each_connectivity_has_a_label(connectivity, label):
+    connection = Connection(src="a", dst="b", connectivity=connectivity)
+    assert connection_label(connection) == label
 
 
 def test_finalizing_changes_neither_text(graph):

@@ -17,6 +17,7 @@ from nnx_graph import (
     PopulationGraph,
 )
 from nnx_graph._declaration._connectivity import mask_of
+from nnx_stateful import Scale
 from nnx_stateful.testing import to_float64
 
 from ._graphs import assert_equal_to_scale, gradients_both_ways, state_in_use
@@ -218,7 +219,10 @@ def test_views_write_what_is_behind():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"connectivity": OneToOne()}, "connection 'a->y': OneToOne: expected populations of one"),
+        (
+            {"connectivity": OneToOne()},
+            r"connect\('a', 'y'\): OneToOne: expected populations of one",
+        ),
         ({"connectivity": Mask([[1]])}, r"Mask: expected entries of shape \(3, 2\)"),
         ({"connectivity": BlockSparse(3)}, "BlockSparse: expected at most 2 blocks"),
         ({"connectivity": LowRank(1), "frozen": True}, "expected weights of its own to freeze"),
@@ -226,17 +230,78 @@ def test_views_write_what_is_behind():
         ({"share": "w", "frozen": True}, "expected weights of its own to freeze"),
         ({"share": "of b"}, r"expected sizes \(2, 2\) as of 'b->y', with which it shares"),
         ({"transform": "lstm", "frozen": True}, "expected a linear map for frozen"),
+        (
+            {"transform": Scale(1.0), "share": "w"},
+            "expected a linear map or a module by name to share as 'w', got an instance of Scale",
+        ),
+        (
+            {"transform": "gru", "share": "of a"},
+            r"expected a linear map as of 'a->y', with which it shares .* got Named\('gru'\)",
+        ),
+        (
+            {"connectivity": "one-to-oen"},
+            r"expected a connectivity, or the name of one, got 'one-to-oen'; did you mean 'one-to",
+        ),
+        (
+            {"connectivity": "low-rank"},
+            r"needs no numbers .*\('one-to-one'\), got 'low-rank'; pass LowRank\(\.\.\.\)",
+        ),
+        (
+            {"connectivity": Mask(np.ones((3, 2))), "delay": 1, "reciprocal": True},
+            r"shape \(2, 3\)",
+        ),
+        ({"share": "new", "delay": 1, "reciprocal": True}, r"expected sizes \(3, 2\) as of 'a->y"),
     ],
 )
-def test_what_does_not_fit_is_refused(options, message):
+def test_what_does_not_fit_is_refused_at_the_call_and_changes_nothing(options, message):
     graph = PopulationGraph(nnx.Rngs(0))
     graph.add_input("a", 3, input_from="x")
     graph.add_input("b", 2, input_from="z")
     graph.add_output("y", 2)
     graph.connect("b", "y", share="of b")
-    graph.connect("a", "y", **options)
+    graph.connect("a", "y", share="of a")
+    before = graph.spec
     with pytest.raises(ValueError, match=message):
+        graph.connect("a", "y", **options)
+    assert graph.spec == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"connectivity": np.eye(2)}, r"expected connectivity such as OneToOne\(\)"),
+        ({"frozen": "yes"}, "expected frozen=True or False, got 'yes' of type str"),
+        ({"share": 1}, "expected share to be a name, got 1"),
+        ({"share": ["w"]}, "expected share to be a name, got"),
+        ({"share": ""}, "expected share to be a name, got ''"),
+    ],
+)
+def test_options_of_another_kind_are_refused_at_the_call(options, message):
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_output("y", 2)
+    with pytest.raises(TypeError, match=rf"connect\('y', 'y'\): {message}"):
+        graph.connect("y", "y", delay=1, **options)
+    assert graph.spec.connections == ()
+
+
+def test_connectivity_goes_by_the_name_of_its_kind():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_output("y", 2)
+    graph.connect("y", "y", delay=1, connectivity="one-to-one")
+    assert graph.spec.connections[0].connectivity == OneToOne()
+
+
+def test_name_to_share_that_is_used_once_changes_nothing():
+    def declared(share):
+        graph = PopulationGraph(nnx.Rngs(0))
+        graph.add_input("a", 3, input_from="x")
+        graph.add_output("y", 2)
+        graph.connect("a", "y", share=share)
         graph.finalize()
+        graph.connection("a", "y").kernel[...] = jnp.arange(6.0).reshape(3, 2)
+        return graph(graph.initialize_state(1), {"x": jnp.ones((1, 3))}).output["y"]
+
+    np.testing.assert_array_equal(declared("alone"), declared(None))
 
 
 @pytest.mark.parametrize(
@@ -285,15 +350,12 @@ def test_a_rank_has_no_sign():
     graph = PopulationGraph(nnx.Rngs(0))
     graph.add_input("a", 3, input_from="x", sign="excitatory")
     graph.add_output("y", 2)
-    graph.connect("a", "y", connectivity=LowRank(1))
     with pytest.raises(ValueError, match="expected a full kernel from the excitatory population"):
-        graph.finalize()
+        graph.connect("a", "y", connectivity=LowRank(1))
 
 
 def test_an_unknown_sign_is_refused():
     graph = PopulationGraph(nnx.Rngs(0))
-    graph.add_input("a", 3, input_from="x", sign="positive")
-    graph.add_output("y", 2)
-    graph.connect("a", "y")
-    with pytest.raises(ValueError, match="expected the sign 'excitatory' or 'inhibitory'"):
-        graph.finalize()
+    with pytest.raises(ValueError, match="sign of 'a': expected the sign 'excitatory' or 'inhib"):
+        graph.add_input("a", 3, input_from="x", sign="positive")
+    assert graph.spec.names == ()

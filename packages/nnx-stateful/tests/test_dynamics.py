@@ -223,16 +223,33 @@ def test_bad_sizes_sources_and_inputs_raise(kind):
         ({"time_constant": np.ones(2)}, ValueError, r"time_constant: .* \(3,\) .*, got shape \(2,"),
         ({"time_constant": "long"}, TypeError, "time_constant: .*, got 'long' of type str"),
         ({"time_constant": None}, TypeError, "time_constant: .*, got None of type NoneType"),
+        ({"time_constant": 3e38}, ValueError, r"time_constant: .* at most 8\.3.*, got 3e\+38"),
+        ({"time_constant": 1e9, "dt": 0.5}, ValueError, r"at most 4\.1.*, .*, got 1e\+09"),
         ({"dt": 0.0}, ValueError, "dt: expected a positive number, got 0.0"),
     ],
 )
 def test_bad_time_constants_raise(kind, options, error, message):
-    with pytest.raises(error, match=f"{kind.__name__}: {message}"):
+    with pytest.raises(error, match=f"{kind.__name__}: .*{message}"):
         kind(SIZE, nnx.Rngs(0), **options)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [1, "yes", None])
+def test_learnable_that_is_no_bool_raises(kind, value):
+    with pytest.raises(TypeError, match=f"{kind.__name__}: learnable: expected True or False, got"):
+        kind(SIZE, nnx.Rngs(0), learnable=value)
+
+
+@pytest.mark.parametrize("kind", TIMED)
+def test_longest_time_constant_still_fades_and_trains(kind):
+    layer = kind(SIZE, nnx.Rngs(0), time_constant=2.0**23, learnable=True)
+    decay, slope = jax.vmap(jax.value_and_grad(jax.nn.sigmoid))(layer.decay.logit[...])
+    assert (decay < 1).all()
+    assert (slope > 0).all()
+
+
 def test_time_constant_below_an_euler_step_raises():
-    with pytest.raises(ValueError, match=r"expected a number greater than 2, .*, got 2"):
+    with pytest.raises(ValueError, match=r"expected a number greater than 2 and .*, got 2"):
         CTRNN(SIZE, nnx.Rngs(0), time_constant=2.0, dt=2.0)
 
 

@@ -61,6 +61,15 @@ def test_rekey_changes_noise_states_only_and_each_differently():
     assert len({keys.tobytes() for keys in sets}) == 3
 
 
+def test_rekey_gives_each_of_several_copies_in_a_row_its_own_key():
+    flat = noise_state(jax.random.key(0), 6)
+    state = jax.tree.map(lambda leaf: leaf.reshape(3, 2), flat)
+    fresh = rekey_noise({"a": state, "b": state}, jax.random.key(5))
+    keys = np.concatenate([keys_of(entry).reshape(6, -1) for entry in fresh.values()])
+    assert fresh["a"].key.shape == fresh["a"].count.shape == (3, 2)
+    assert len(np.unique(keys, axis=0)) == 12
+
+
 def test_rekey_runs_under_jit_and_vmap():
     state = noise_state(jax.random.key(0), 3)
     keys = jax.random.split(jax.random.key(1), 2)

@@ -222,6 +222,7 @@ def test_bad_surrogate_raises(fields, error, message):
         ({"threshold": 0.0}, ValueError, "threshold: expected a positive number, got 0.0"),
         ({"refractory_steps": -1}, ValueError, "refractory_steps: expected an int of at least 0"),
         ({"refractory_steps": 1.5}, TypeError, "refractory_steps: expected an int of at least 0"),
+        ({"detach_reset": 1}, TypeError, "detach_reset: expected True or False, got 1 of type int"),
         ({"surrogate": "step"}, ValueError, "name: expected one of .*, got 'step'"),
         ({"surrogate": jnp.tanh}, TypeError, "name: expected one of .*PjitFunction"),
     ],

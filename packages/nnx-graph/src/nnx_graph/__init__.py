@@ -4,6 +4,7 @@ from ._data._data import spec_from_dict, spec_from_json, spec_to_dict, spec_to_j
 from ._data._edges import spec_from_edges
 from ._data._graphml import read_graphml, write_graphml
 from ._data._networkx import spec_from_networkx, spec_to_networkx
+from ._declaration._aggregation import AttentionPooling, GatedSum
 from ._declaration._connectivity import (
     BlockSparse,
     Connectivity,
@@ -13,9 +14,11 @@ from ._declaration._connectivity import (
     Mask,
     OneToOne,
 )
-from ._declaration._registry import register_activation, register_module
+from ._declaration._delay import Delay, LearnableDelay
+from ._declaration._registry import register_activation, register_aggregation, register_module
 from ._declaration._spec import Activation, Connection, GraphSpec, Named, Population, Unnamed
-from ._engine._constraints import FrozenWeight
+from ._engine._common import FrozenWeight
+from ._engine._delays import DelaySpread
 from ._engine._interventions import Intervention, InterventionValue
 from ._graph import PopulationGraph
 from ._looking._activity import draw_activity
@@ -26,18 +29,23 @@ from ._with_graph import with_graph
 
 __all__ = [
     "Activation",
+    "AttentionPooling",
     "BlockSparse",
     "Connection",
     "ConnectionSummary",
     "ConnectionView",
     "Connectivity",
+    "Delay",
+    "DelaySpread",
     "DistanceDependent",
     "FixedProbability",
     "FrozenWeight",
+    "GatedSum",
     "GraphSpec",
     "GraphSummary",
     "Intervention",
     "InterventionValue",
+    "LearnableDelay",
     "LowRank",
     "Mask",
     "Named",
@@ -51,6 +59,7 @@ __all__ = [
     "draw_graph",
     "read_graphml",
     "register_activation",
+    "register_aggregation",
     "register_module",
     "spec_from_dict",
     "spec_from_edges",

@@ -22,13 +22,16 @@ from ._data._data import spec_from_dict, spec_from_json, spec_to_dict, spec_to_j
 from ._data._edges import spec_from_edges
 from ._data._networkx import spec_from_networkx, spec_to_networkx
 from ._declaration._connectivity import Connectivity
-from ._declaration._spec import Activation, Connection, GraphSpec, Population, Sign
+from ._declaration._delay import Delay, plain_delay
+from ._declaration._registry import aggregation_called
+from ._declaration._spec import Activation, Connection, GraphSpec, Named, Population, Sign
 from ._declaration._validation import check_observation, checked_activation
+from ._declaration._weight_checks import connectivity_called
 from ._draft import Draft, ModuleLike
 from ._engine._circuit import Circuit
 from ._engine._effects import Effects
-from ._engine._intervening import Steps, Target, checked_populations, make_intervention
 from ._engine._interventions import Intervention, Kind
+from ._engine._make_intervention import Steps, Target, checked_populations, make_intervention
 from ._engine._sequence import run_sequence
 from ._looking._dot import to_dot
 from ._looking._drawing import draw_graph
@@ -106,7 +109,9 @@ class PopulationGraph(StatefulModule):
         *,
         input_from: str,
         activation: Activation | str | None = None,
+        compute: ModuleLike | None = None,
         sign: Sign | None = None,
+        aggregate: Named | str | None = None,
     ) -> None:
         """Adds a population whose sum includes an entry of the observation.
 
@@ -115,7 +120,9 @@ class PopulationGraph(StatefulModule):
           size: number of units, and width of the entry.
           input_from: the entry of the observation.
           activation: see :meth:`add_population`.
+          compute: see :meth:`add_population`; from the sum with the entry in it.
           sign: see :meth:`add_population`.
+          aggregate: see :meth:`add_population`.
 
         Raises:
           ValueError, TypeError: see :meth:`add_population`.
@@ -133,8 +140,9 @@ class PopulationGraph(StatefulModule):
                 activation=checked_activation(name, activation),
                 input_from=input_from,
                 sign=sign,
+                aggregate=_aggregation(name, aggregate),
             ),
-            None,
+            compute,
         )
 
     def add_population(
@@ -145,6 +153,7 @@ class PopulationGraph(StatefulModule):
         activation: Activation | str | None = None,
         compute: ModuleLike | None = None,
         sign: Sign | None = None,
+        aggregate: Named | str | None = None,
     ) -> None:
         """Adds an internal population.
 
@@ -159,6 +168,11 @@ class PopulationGraph(StatefulModule):
             it, or a :class:`Named` record of name and options.
           sign: ``"excitatory"`` or ``"inhibitory"``: no weight of the linear maps that leave the
             population is ever of the other sign (Dale's principle); None for either.
+          aggregate: how what arrives over the connections is joined, before the entry of the
+            observation or a current is added: ``"sum"``, ``"mean"``, ``"max"``, ``"gated"`` (see
+            :class:`GatedSum`), ``"attention"`` (see :class:`AttentionPooling`), another name that
+            :func:`register_aggregation` knows, or a :class:`Named` record of name and options.
+            None for the sum.
 
         Raises:
           ValueError: if the name exists or is empty, the size is below 1, or nothing is registered
@@ -173,6 +187,7 @@ class PopulationGraph(StatefulModule):
                 size=size,
                 activation=checked_activation(name, activation),
                 sign=sign,
+                aggregate=_aggregation(name, aggregate),
             ),
             compute,
         )
@@ -184,7 +199,9 @@ class PopulationGraph(StatefulModule):
         *,
         output_to: str | None = None,
         activation: Activation | str | None = None,
+        compute: ModuleLike | None = None,
         sign: Sign | None = None,
+        aggregate: Named | str | None = None,
     ) -> None:
         """Adds a population whose output is an entry of the graph's output.
 
@@ -193,7 +210,9 @@ class PopulationGraph(StatefulModule):
           size: number of units.
           output_to: the entry; by default the name.
           activation: see :meth:`add_population`.
+          compute: see :meth:`add_population`.
           sign: see :meth:`add_population`.
+          aggregate: see :meth:`add_population`.
 
         Raises:
           ValueError: if another population has the same ``output_to``; see also
@@ -209,8 +228,9 @@ class PopulationGraph(StatefulModule):
                 activation=checked_activation(name, activation),
                 output_to=entry,
                 sign=sign,
+                aggregate=_aggregation(name, aggregate),
             ),
-            None,
+            compute,
         )
 
     def connect(
@@ -219,9 +239,9 @@ class PopulationGraph(StatefulModule):
         dst: str,
         *,
         transform: ModuleLike | None = None,
-        delay: int = 0,
+        delay: Delay | Sequence[float] = 0,
         reciprocal: bool = False,
-        connectivity: Connectivity | None = None,
+        connectivity: Connectivity | str | None = None,
         frozen: bool = False,
         share: str | None = None,
     ) -> None:
@@ -233,19 +253,25 @@ class PopulationGraph(StatefulModule):
           transform: a module from (B, size of src) to (B, size of dst); by default a linear map
             with a bias. It acts on the delayed output, its carry is reset with the row. A name or
             a :class:`Named` record stands for a registered module, as in :meth:`add_population`.
-          delay: steps, at least 0.
+          delay: steps, at least 0. A fraction interpolates between the steps before and after it; a
+            list has a delay for each unit of the source; a :class:`LearnableDelay` trains. With a
+            delay below 1, even of one unit, the destination waits for the source within a step.
           reciprocal: also connect ``dst`` to ``src``, with the same delay and options, and
             own weights unless they are shared.
           connectivity: which units of the linear map are connected, for example ``OneToOne()``,
-            ``FixedProbability(0.1)`` or ``LowRank(4)``; None for all. What is not connected stays
-            so whatever the optimiser does.
+            ``FixedProbability(0.1)`` or ``LowRank(4)``, or ``"one-to-one"``, the name of one that
+            needs no numbers; None for all. What is not connected stays so whatever the optimiser
+            does.
           frozen: whether the linear map keeps its initial weights: they are no ``nnx.Param``.
           share: connections of equal sizes with the same name here share the weights of their
-            linear map.
+            linear map, or the module that ``transform`` names. Connections with one instance as
+            transform share it too. A module that is shared is called once for all connections that
+            arrive in the same level, side by side; each has a carry of its own.
 
         Raises:
           ValueError: if the connectivity does not fit the sizes, weights are shared between other
-            sizes or frozen as well, or one of the three is used with a transform; if a population
+            sizes or frozen as well, one of the three is used with a transform that it does not go
+            with, or the source has a sign and a transform or low rank; if a population
             or the name of the transform is unknown, the delay negative,
             or ``reciprocal`` is used with an instance as transform, with delay 0, or from a
             population to itself.
@@ -256,8 +282,10 @@ class PopulationGraph(StatefulModule):
             Connection(
                 src=src,
                 dst=dst,
-                delay=delay,
-                connectivity=connectivity,
+                delay=plain_delay(delay),
+                connectivity=connectivity_called(
+                    f"PopulationGraph.connect({src!r}, {dst!r})", connectivity
+                ),
                 frozen=frozen,
                 share=share,
             ),
@@ -369,7 +397,8 @@ class PopulationGraph(StatefulModule):
           sizes: of the populations: one for all, one for each, or by name.
           rngs: source of the initial weights.
           compute_dtype: see :class:`PopulationGraph`.
-          **options: those of :func:`spec_from_edges`: names, delay, activation, inputs, outputs.
+          **options: those of :func:`spec_from_edges`: names, delay, activation, sign,
+            connectivity, frozen, share, inputs, outputs.
         """
         return cls.from_spec(
             spec_from_edges(edges, sizes, **options), rngs, compute_dtype=compute_dtype
@@ -424,9 +453,11 @@ class PopulationGraph(StatefulModule):
     def to_mermaid(self) -> str:
         """Returns a Mermaid flowchart, which GitHub and many editors show as a picture.
 
-        Inputs are rounded, outputs hexagons, arrows that lead back dotted; numbers are delays.
-        Names may contain anything: nodes are ``p0``, ``p1``, ... in the order of declaration.
-        Mermaid itself draws up to 500 arrows unless it is told otherwise.
+        Inputs are rounded, outputs hexagons, arrows that lead back dotted, and those from
+        inhibitory populations end in a circle. Labels of arrows have the delay, the connectivity,
+        "frozen", and "=" with the name under which weights are shared. Names may contain anything:
+        nodes are ``p0``, ``p1``, ... in the order of declaration. Mermaid itself draws up to 500
+        arrows unless it is told otherwise.
         """
         return to_mermaid(self.spec)
 
@@ -434,7 +465,8 @@ class PopulationGraph(StatefulModule):
         """Returns a Graphviz digraph, for the command ``dot`` and what else reads its language.
 
         Nodes have the names of the populations. Inputs are ellipses, outputs hexagons, edges that
-        lead back dashed; labels of edges are delays.
+        lead back dashed, and those from inhibitory populations end in a bar. Labels of edges are as
+        in :meth:`to_mermaid`.
         """
         return to_dot(self.spec)
 
@@ -717,6 +749,10 @@ class PopulationGraph(StatefulModule):
             p.output_to: populations[p.name] for p in self._engine().packing.plan.spec.outputs
         }
         return out.replace(output=outputs, metrics=metrics)
+
+
+def _aggregation(name: str, aggregate: Any) -> Named | None:
+    return aggregation_called(aggregate, f"PopulationGraph: aggregate of {name!r}")
 
 
 def _rows(state: PyTree) -> int | None:

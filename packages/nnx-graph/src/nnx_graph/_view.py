@@ -10,8 +10,10 @@ from jaxtyping import Array
 from nnx_stateful import StatefulModule
 
 from ._declaration._connectivity import LowRank
+from ._declaration._delay import LearnableDelay
 from ._declaration._spec import Connection
 from ._engine._circuit import Circuit
+from ._engine._delays import DelaySpread, parameter_for
 from ._engine._weights import Weights
 
 
@@ -22,6 +24,7 @@ class ParameterView:
       parameter: the variable that holds the part, and to which is written.
       part: index of what belongs to the view.
       acting: returns the part as it acts, where that is not what the parameter holds.
+      stored: returns what the parameter holds for a part as it acts, where that is not the same.
 
     Example:
       >>> from flax import nnx
@@ -38,10 +41,12 @@ class ParameterView:
         parameter: nnx.Variable,
         part: Any = ...,
         acting: Callable[[], Array] | None = None,
+        stored: Callable[[Array], Array] | None = None,
     ):
         self._parameter = parameter
         self._part = part
         self._acting = acting or (lambda: self._parameter[...][self._part])
+        self._stored = stored
 
     def seen_as(self, acting: Callable[[], Array]) -> "ParameterView":
         """The same view, read in another way."""
@@ -67,6 +72,12 @@ class ParameterView:
                 "which is a product; write the view's factors"
             )
         whole = self._parameter[...]
+        if self._stored is not None:
+            acting = self._acting()
+            self._parameter[...] = self._stored(
+                acting.at[index].set(jnp.asarray(value, acting.dtype))
+            )
+            return
         part = whole[self._part].at[index].set(jnp.asarray(value, whole.dtype))
         self._parameter[...] = whole.at[self._part].set(part)
 
@@ -108,15 +119,17 @@ class ConnectionView:
           ValueError: if the connection has a custom transform.
         """
         weights, (region, _) = self._locate("kernel")
+        common = self._circuit.common.kernel(self.connection)
         if isinstance(self.connection.connectivity, LowRank):
             behind = ParameterView(weights.kernel, None)
-        elif self.connection.share:
-            behind = ParameterView(self._circuit.common.kernel(self.connection))
+        elif common is not None:
+            behind = ParameterView(common)
         elif self.connection.frozen:
             behind = ParameterView(weights.frozen_kernel, region)
         else:
             behind = ParameterView(weights.kernel, region)
-        return behind.seen_as(lambda: self._acting(weights)[0][region])
+        size = self._circuit.packing.plan.populations[self.connection.src].size
+        return behind.seen_as(lambda: self._acting(weights)[0][region][:size])
 
     @property
     def bias(self) -> ParameterView:
@@ -149,14 +162,50 @@ class ConnectionView:
         return ParameterView(left), ParameterView(right)
 
     @property
+    def delay(self) -> ParameterView:
+        """The delay in steps, of a connection with a learnable one: (), or (size of src,).
+
+        Writing a value at a bound, or beyond, stays a thousandth of the range inside.
+
+        Raises:
+          ValueError: if the delay does not learn.
+        """
+        delay, (parameter, _) = self._learnable("delay")
+        return ParameterView(
+            parameter,
+            acting=lambda: self._circuit.delays.steps(self.connection),
+            stored=lambda steps: parameter_for(delay, steps),
+        )
+
+    @property
+    def delay_spread(self) -> ParameterView:
+        """The spread of a learnable delay in steps, (), at least 1; see :class:`LearnableDelay`.
+
+        It is no parameter; write it to narrow it while training.
+
+        Raises:
+          ValueError: if the delay does not learn.
+        """
+        _, (_, spread) = self._learnable("delay_spread")
+        return ParameterView(spread)
+
+    def _learnable(self, what: str) -> tuple[LearnableDelay, tuple[nnx.Param, DelaySpread]]:
+        delay = self.connection.delay
+        if not isinstance(delay, LearnableDelay):
+            raise ValueError(
+                f"PopulationGraph: {what} of {self.connection.name!r}: expected a learnable delay, "
+                f"got {delay}, which is fixed; it is in the view's connection, or connect with "
+                "delay=LearnableDelay(...)"
+            )
+        return delay, self._circuit.delays.of(self.connection)
+
+    @property
     def transform(self) -> StatefulModule | None:
         """The custom transform; None for a default connection."""
-        if self._circuit.transforms is None:
-            return None
-        return self._circuit.transforms.children.get(self.connection.name)
+        return self._circuit.transform_of(self.connection)
 
     def _acting(self, weights: Weights) -> tuple[Array, Array]:
-        return weights.values(self._circuit.common.values())
+        return weights.values(self._circuit.common.values(), None)
 
     def _locate(self, what: str) -> Any:
         name = self.connection.name

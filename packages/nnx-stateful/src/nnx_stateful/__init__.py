@@ -34,9 +34,11 @@ from .containers import (
     Map,
     Merge,
     Parallel,
+    Repeat,
     Scale,
     Sequential,
     Splitter,
+    Tied,
 )
 from .layers import (
     ALIF,
@@ -95,6 +97,7 @@ __all__ = [
     "Parallel",
     "PyTree",
     "RecurrentLayer",
+    "Repeat",
     "Routing",
     "RowVariable",
     "Scale",
@@ -104,6 +107,7 @@ __all__ = [
     "StatefulModuleOutput",
     "StochasticModule",
     "Surrogate",
+    "Tied",
     "VariationalBottleneck",
     "as_compute_dtype",
     "check_same_state",

@@ -55,6 +55,21 @@ def forbid_writes(module: nnx.Module) -> Iterator[None]:
             _raise_write(module, path, f"{verb} its {kind}")
 
 
+@contextlib.contextmanager
+def watch_copies() -> Iterator[None]:
+    """Makes calls inside be watched again, also where an outer call is being watched.
+
+    Needed where a call runs copies of its modules, made by splitting and merging them: the outer
+    call would not see what they write.
+    """
+    watching = getattr(_active, "watching", False)
+    _active.watching = False
+    try:
+        yield
+    finally:
+        _active.watching = watching
+
+
 _Path = tuple[Any, ...]
 
 

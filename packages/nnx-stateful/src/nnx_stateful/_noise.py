@@ -26,8 +26,8 @@ class NoiseState:
     comes after an episode must not repeat what came before.
 
     Attributes:
-      key: (B,) typed keys, one per row.
-      count: (B,) int32, steps drawn so far.
+      key: (B,) typed keys, one per row; (B, copies) inside of :class:`Tied`.
+      count: int32, of the same shape, steps drawn so far.
     """
 
     key: Key[Array, "*B"]
@@ -98,8 +98,9 @@ def rekey_noise(state: PyTree, key: Key[Array, ""]) -> PyTree:
     fresh, rows = [], 0
     for leaf in leaves:
         if is_noise(leaf):
-            count = leaf.count.shape[0]
-            leaf = noise_state(key, count, rows)
-            rows += count
+            shape = leaf.count.shape
+            drawn = noise_state(key, leaf.count.size, rows)
+            leaf = jax.tree.map(lambda entry, shape=shape: entry.reshape(shape), drawn)
+            rows += drawn.count.size
         fresh.append(leaf)
     return jax.tree.unflatten(treedef, fresh)

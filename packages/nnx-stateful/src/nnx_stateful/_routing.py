@@ -73,6 +73,21 @@ class Container(StatefulModule):
     def route(self, call: Call, x: PyTree) -> PyTree:
         """Returns the output for ``x``, running each child at most once through ``call``."""
 
+    def run_child(
+        self, child: StatefulModule, state: PyTree, x: PyTree, rollout_extras: PyTree
+    ) -> StatefulModuleOutput:
+        """Runs a child for one step, leaves (B, ...): calls it.
+
+        A container that runs its children otherwise overrides this and :meth:`unroll_child`.
+        """
+        return child(state, x, rollout_extras)
+
+    def unroll_child(
+        self, child: StatefulModule, state: PyTree, xs: PyTree, done: Any, rollout_extras: PyTree
+    ) -> StatefulModuleOutput:
+        """Runs a child for a sequence, leaves (T, B, ...); equals :meth:`run_child` T times."""
+        return child.unroll(state, xs, done, rollout_extras)
+
     def initialize_state(self, batch_size: int) -> dict[str, PyTree]:
         return {name: child.initialize_state(batch_size) for name, child in self.children.items()}
 
@@ -86,10 +101,7 @@ class Container(StatefulModule):
     def __call__(
         self, state: dict[str, PyTree], x: PyTree, rollout_extras: dict[str, PyTree] | None = None
     ) -> StatefulModuleOutput:
-        def step(child: StatefulModule, *inputs: PyTree) -> StatefulModuleOutput:
-            return child(*inputs)
-
-        routing = Routing(self, step, state, rollout_extras, _lead(x, state))
+        routing = Routing(self, self.run_child, state, rollout_extras, _lead(x, state))
         return routing.result(self.route(routing.call, x))
 
     def unroll(
@@ -104,7 +116,7 @@ class Container(StatefulModule):
 
         def sequence(child: StatefulModule, *inputs: PyTree) -> StatefulModuleOutput:
             child_state, child_xs, child_extras = inputs
-            return child.unroll(child_state, child_xs, done, child_extras)
+            return self.unroll_child(child, child_state, child_xs, done, child_extras)
 
         steps = sequence_length(self, xs, done, rollout_extras)
         routing = Routing(self, sequence, state, rollout_extras, _lead(xs, state, steps))

@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 from collections.abc import Iterator
 
+import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 _mask: contextvars.ContextVar[Bool[Array, "T B"] | None] = contextvars.ContextVar(
@@ -40,3 +41,16 @@ def counting_only(mask: Bool[Array, "T B"]) -> Iterator[None]:
 def counted_steps() -> Bool[Array, "T B"] | None:
     """Returns the mask of the :func:`counting_only` around the call; None if all steps count."""
     return _mask.get()
+
+
+def counting_repeated(times: int, axis: int) -> contextlib.AbstractContextManager[None]:
+    """Fits the mask of :func:`counting_only` to extras with ``times`` entries for each one of it.
+
+    Args:
+      times: how many steps, or rows, a child is given for one of the rollout.
+      axis: 0 for steps, 1 for rows.
+    """
+    mask = counted_steps()
+    if mask is None:
+        return contextlib.nullcontext()
+    return counting_only(jnp.repeat(mask, times, axis))

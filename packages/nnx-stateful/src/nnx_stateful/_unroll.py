@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from ._guards import watch_copies
 from ._output import PyTree, StatefulModuleOutput, Steps
 from ._state import check_same_state, reset_rows
 
@@ -21,9 +22,17 @@ def has_rng_streams(module: nnx.Module) -> bool:
 
 
 def scan_unroll(
-    module: Steps, state: PyTree, xs: PyTree, done: Any, rollout_extras: PyTree
+    module: Steps,
+    state: PyTree,
+    xs: PyTree,
+    done: Any,
+    rollout_extras: PyTree,
+    length: int | None = None,
 ) -> StatefulModuleOutput:
-    """Steps through time with one ``lax.scan``; RNG streams are carried and written back."""
+    """Steps through time with one ``lax.scan``; RNG streams are carried and written back.
+
+    ``length`` is T, and needed only where no other argument has a time axis.
+    """
     graphdef, streams, rest = nnx.split(module, nnx.RngState, ...)
     where = f"{type(module).__name__}.__call__"
 
@@ -31,14 +40,16 @@ def scan_unroll(
         streams, state = carry
         x, ended, extras = inputs
         local = rebuild(graphdef, streams, rest)
-        out = local(state, x, extras)
+        with watch_copies():
+            out = local(state, x, extras)
         check_same_state(state, out.next_state, where, _STEP_HINT)
         next_state = out.next_state
         if ended is not None:
             next_state = reset_rows(local, next_state, ended)
         return (nnx.state(local, nnx.RngState), next_state), out.replace(next_state=None)
 
-    length = sequence_length(module, xs, done, rollout_extras)
+    if length is None or jax.tree.leaves((xs, done, rollout_extras)):
+        length = sequence_length(module, xs, done, rollout_extras)
     (streams, state), stacked = jax.lax.scan(
         step, (streams, state), (xs, done, rollout_extras), length=length
     )
@@ -57,7 +68,8 @@ def vmap_unroll(
     graphdef, variables = nnx.split(module)
 
     def step(x: PyTree, extras: PyTree) -> StatefulModuleOutput:
-        return rebuild(graphdef, variables)(state, x, extras)
+        with watch_copies():
+            return rebuild(graphdef, variables)(state, x, extras)
 
     return jax.vmap(step)(xs, rollout_extras).replace(next_state=state)
 

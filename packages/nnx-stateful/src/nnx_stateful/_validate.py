@@ -27,6 +27,14 @@ def check_int(kind: str, name: str, value: Any, minimum: int = 1) -> None:
         raise ValueError(f"{kind}: {name}: expected {expected}, got {value!r}")
 
 
+def check_bool(kind: str, name: str, value: Any) -> None:
+    """Raises TypeError unless ``value`` is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(
+            f"{kind}: {name}: expected True or False, got {value!r} of type {type(value).__name__}"
+        )
+
+
 def check_number(kind: str, name: str, value: Any, sign: str = "any") -> None:
     """Raises unless ``value`` is a finite number; a traced one is taken on trust.
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from .._declaration._hints import which_name
+from .._declaration._kinds import KINDS, kind_name
 from .._declaration._plain import Items, plain, plain_items
-from .._declaration._registry import activation_called, check_module_name, name_of_activation
+from .._declaration._registry import activation_called, name_of_activation
 from .._declaration._spec import Named, Unnamed
-from ._kinds import KINDS
 
 Record = TypeVar("Record")
 
@@ -116,9 +116,9 @@ def _encode(value: Any, where: str) -> Any:
             f"{where}: expected a module that has a name, got an instance of {value.class_name}; "
             f"register_module('...', {value.class_name}) and declare it by that name"
         )
-    kinds = [name for name, kind in KINDS.items() if kind is type(value)]
-    if kinds:
-        return {"kind": kinds[0], **encode_fields(value, where)}
+    kind = kind_name(value)
+    if kind is not None:
+        return {"kind": kind, **encode_fields(value, where)}
     if callable(value):
         name = name_of_activation(value)
         if name is None:
@@ -234,9 +234,7 @@ def _named(value: Any, where: str) -> Named:
         name = decode_value(str, value["name"], f"{where}.name")
         options = plain_items(value.get("options", {}), f"{where}.options")
         value = Named(name, **dict(options))
-    named = value if isinstance(value, Named) else Named(value)
-    check_module_name(named.name, where)
-    return named
+    return value if isinstance(value, Named) else Named(value)
 
 
 def _record(value: Any, where: str) -> Any:

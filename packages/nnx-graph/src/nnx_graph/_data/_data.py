@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from .._declaration._check_spec import check_spec
+from .._declaration._check_spec import check_is_spec, check_spec
 from .._declaration._hints import which_name
 from .._declaration._plain import plain_items
 from .._declaration._spec import Connection, GraphSpec, Population
@@ -50,6 +50,7 @@ def spec_to_dict(spec: GraphSpec) -> dict[str, Any]:
       True
     """
     owner = "spec_to_dict"
+    check_is_spec(owner, spec)
     populations = [f"{owner}: populations[{p.name!r}]" for p in spec.populations]
     connections = [f"{owner}: connections[{c.name!r}]" for c in spec.connections]
     check_spec(spec, populations, connections)

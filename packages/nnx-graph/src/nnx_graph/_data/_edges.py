@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from .._declaration._check_spec import check_spec
+from .._declaration._connectivity import Connectivity
+from .._declaration._delay import checked_delay
 from .._declaration._hints import which_name
 from .._declaration._spec import Connection, GraphSpec, Population
-from .._declaration._validation import check_population_name, checked_activation, checked_delay
+from .._declaration._validation import check_population_name, checked_activation
+from .._declaration._weight_checks import connectivity_called
 
 Entries = Mapping[Any, str] | Iterable[Any] | None
 """Entries of the observation or output by population; of a list, each is named as its population"""
@@ -24,6 +27,10 @@ def spec_from_edges(
     names: Sequence[str] | None = None,
     delay: Any = 0,
     activation: Any = None,
+    sign: Any = None,
+    connectivity: Connectivity | str | None = None,
+    frozen: bool = False,
+    share: str | None = None,
     inputs: Entries = None,
     outputs: Entries = None,
 ) -> GraphSpec:
@@ -34,14 +41,19 @@ def spec_from_edges(
     Args:
       edges: an array (N, N), whose row is the source and whose column the destination: where it is
         not zero there is a connection. Or a list, in the order of declaration, of pairs (source,
-        destination) or triples (source, destination, delay). What has a shape is a matrix, also a
-        sparse one of SciPy's.
+        destination) or triples (source, destination, delay); what is listed several times is as
+        many connections in parallel, as with a MultiDiGraph of networkx. What has a shape is a
+        matrix, also a sparse one of SciPy's.
       sizes: numbers of units: an int for all, a sequence (N,), or a dict by population.
       names: of the populations. By default those that ``sizes`` or all edges mention, in the order
         in which they do, or the numbers, "0", "1", ...
-      delay: in steps; an int, or an array (N, N) that is read where there is a connection. A triple
-        has its own.
+      delay: in steps, that of all connections, as ``connect`` takes it; or an array (N, N) that is
+        read where there is a connection. A triple has its own.
       activation: that of all populations, as a function or name, or a dict by population.
+      sign: that of all populations, or a dict by population.
+      connectivity: that of all connections, a record or the name of one, as ``connect`` takes it.
+      frozen: whether all connections keep their initial weights.
+      share: name under which all connections share their weights, which then are of equal sizes.
       inputs: entries of the observation by population, or a list of populations, which read the
         entries of their names.
       outputs: entries of the output, likewise.
@@ -51,8 +63,8 @@ def spec_from_edges(
 
     Raises:
       TypeError: if an argument is of another kind.
-      ValueError: if shapes disagree, a population is unknown or has no size, or a name, size or
-        delay is not one that calls could give.
+      ValueError: if shapes disagree, a population is unknown, has no size or is named twice in a
+        dict, or a name, size, delay or another option is not one that calls could give.
 
     Example:
       >>> import numpy as np
@@ -79,6 +91,11 @@ def spec_from_edges(
         wheres = [f"{_OWNER}: edges[{row}, {column}]" for row, column in listed]
     else:
         wheres = [f"{_OWNER}: edges[{place}]" for place in range(len(listed))]
+    bound = {
+        "connectivity": connectivity_called(f"{_OWNER}: connectivity", connectivity),
+        "frozen": frozen,
+        "share": share,
+    }
     connections = []
     parallel: dict[tuple[int, int], int] = {}
     for edge, where in zip(listed, wheres, strict=True):
@@ -91,11 +108,13 @@ def spec_from_edges(
                 dst=found[dst],
                 delay=checked_delay(f"{where}.delay", own),
                 index=index,
+                **bound,
             )
         )
         parallel[src, dst] += 1
     size_of = _by_name("sizes", sizes, found, number)
     activations = _by_name("activation", activation, found, number)
+    signs = _by_name("sign", sign, found, number)
     read = entries_by_name(f"{_OWNER}: inputs", inputs, lambda p, where: found[number(p, where)])
     put = entries_by_name(f"{_OWNER}: outputs", outputs, lambda p, where: found[number(p, where)])
     populations = tuple(
@@ -105,6 +124,7 @@ def spec_from_edges(
             activation=checked_activation(name, activations.get(name)),
             input_from=read.get(name),
             output_to=put.get(name),
+            sign=signs.get(name),
         )
         for name in found
     )
@@ -129,13 +149,26 @@ def entries_by_name(
     if given is None:
         return {}
     if isinstance(given, Mapping):
-        return {name_of(population, where): entry for population, entry in given.items()}
+        return _once(where, ((name_of(key, where), entry) for key, entry in given.items()))
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(
             f"{where}: expected a list of populations, or a dict of entries by population, got "
             f"{given!r} of type {type(given).__name__}; write [{given!r}]"
         )
-    return {name: name for name in (name_of(population, where) for population in given)}
+    names = (name_of(population, where) for population in given)
+    return _once(where, ((name, name) for name in names))
+
+
+def _once(where: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Values by name; raises where a population is there twice, by name and number for example."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(
+                f"{where}: expected each population once, got {name!r} twice; remove one of them"
+            )
+        found[name] = value
+    return found
 
 
 def _matrix(what: str, given: Any, count: int | None = None) -> np.ndarray:
@@ -186,7 +219,7 @@ def _names(
         if isinstance(names, str):
             raise TypeError(f"{_OWNER}: names: expected a list of names, got {names!r}")
         found = list(names)
-    elif isinstance(sizes, Mapping):
+    elif isinstance(sizes, Mapping) and not _are_numbers(sizes):
         found = list(sizes)
     elif ends and all(isinstance(end, str) for end in ends):
         found = list(dict.fromkeys(ends))
@@ -196,6 +229,7 @@ def _names(
         found = [str(number) for number in range(counted)]
     else:
         numbers = [_index(end, f"{_OWNER}: edges") for end in ends]
+        numbers += map(int, sizes) if isinstance(sizes, Mapping) else []
         found = [str(number) for number in range(max(numbers, default=-1) + 1)]
     known: dict[str, None] = {}
     for place, name in enumerate(found):
@@ -216,7 +250,7 @@ def _by_name(
     """One value for all populations, one for each, or a dict, as a dict by name."""
     where = f"{_OWNER}: {what}"
     if isinstance(given, Mapping):
-        values = {names[number(key, where)]: value for key, value in given.items()}
+        values = _once(where, ((names[number(k, where)], value) for k, value in given.items()))
         missing = [name for name in names if name not in values]
         if what == "sizes" and missing:
             raise ValueError(
@@ -226,6 +260,11 @@ def _by_name(
     if what == "sizes" and np.ndim(given):
         return dict(zip(names, np.asarray(given).tolist(), strict=True))
     return dict.fromkeys(names, given)
+
+
+def _are_numbers(keys: Iterable[Any]) -> bool:
+    """Whether populations are referred to by numbers alone."""
+    return all(hasattr(key, "__index__") and not isinstance(key, bool) for key in keys)
 
 
 def _number(end: Any, places: Mapping[str, int], names: Sequence[str], where: str) -> int:
@@ -239,6 +278,11 @@ def _number(end: Any, places: Mapping[str, int], names: Sequence[str], where: st
     if number >= len(names):
         raise ValueError(
             f"{where}: expected the number of a population, below {len(names)}, got {number}"
+        )
+    if places.get(str(number), number) != number:
+        raise ValueError(
+            f"{where}: expected the name of a population, got the number {number}, which is that "
+            f"of {names[number]!r} and the name of another; write names as str"
         )
     return number
 

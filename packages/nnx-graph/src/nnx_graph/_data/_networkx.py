@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from .._declaration._check_spec import check_spec
+from .._declaration._check_spec import check_is_spec, check_spec
 from .._declaration._hints import which_name
 from .._declaration._plain import Items, plain_items
 from .._declaration._spec import Activation, Connection, GraphSpec, Population
@@ -62,6 +62,7 @@ def spec_to_networkx(spec: GraphSpec) -> Any:
       True
     """
     owner = "spec_to_networkx"
+    check_is_spec(owner, spec)
     graph = import_networkx(owner).MultiDiGraph()
     nodes = [f"{owner}: nodes[{p.name!r}]" for p in spec.populations]
     edges = [f"{owner}: edges[{c.src!r}, {c.dst!r}, {c.index}]" for c in spec.connections]

@@ -18,17 +18,21 @@ class OneToOne:
       [[True, False], [False, True]]
     """
 
+    def check_sizes(self, height: int, width: int) -> None:
+        """Raises ValueError if the sizes differ."""
+        if height != width:
+            raise ValueError(
+                f"OneToOne: expected populations of one size, got {height} and {width}; make them "
+                "equal, or use another connectivity"
+            )
+
     def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
         """Returns which weights there are, (size of the source, size of the destination).
 
         Raises:
           ValueError: if the sizes differ.
         """
-        if height != width:
-            raise ValueError(
-                f"OneToOne: expected populations of one size, got {height} and {width}; make them "
-                "equal, or use another connectivity"
-            )
+        self.check_sizes(height, width)
         return np.eye(height, dtype=bool)
 
 
@@ -56,6 +60,9 @@ class FixedProbability:
                 "FixedProbability: expected a probability above 0 and at most 1, got "
                 f"{self.probability!r}; for no connection at all, leave it out"
             )
+
+    def check_sizes(self, height: int, width: int) -> None:
+        """Does nothing: populations of all sizes will do."""
 
     def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
         """Returns which weights there are, (size of the source, size of the destination).
@@ -120,6 +127,9 @@ class DistanceDependent:
                 f"{self.profile!r}; choose one"
             )
 
+    def check_sizes(self, height: int, width: int) -> None:
+        """Does nothing: populations of all sizes will do."""
+
     def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
         """Returns which weights there are, (size of the source, size of the destination).
 
@@ -168,17 +178,21 @@ class BlockSparse:
                 f"{self.probability!r}; it is that of two blocks apart from the diagonal"
             )
 
+    def check_sizes(self, height: int, width: int) -> None:
+        """Raises ValueError if there are more blocks than units."""
+        if self.blocks > min(height, width):
+            raise ValueError(
+                f"BlockSparse: expected at most {min(height, width)} blocks between populations of "
+                f"{height} and {width}, got {self.blocks}; use fewer"
+            )
+
     def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
         """Returns which weights there are, (size of the source, size of the destination).
 
         Raises:
           ValueError: if there are more blocks than units.
         """
-        if self.blocks > min(height, width):
-            raise ValueError(
-                f"BlockSparse: expected at most {min(height, width)} blocks between populations of "
-                f"{height} and {width}, got {self.blocks}; use fewer"
-            )
+        self.check_sizes(height, width)
         drawn = np.random.default_rng([self.seed, stream]).random((self.blocks, self.blocks))
         connected = (drawn < self.probability) | np.eye(self.blocks, dtype=bool)
         source = np.arange(height) * self.blocks // height
@@ -219,19 +233,23 @@ class Mask:
         rows = tuple(tuple(map(bool, row)) for row in array.tolist())
         object.__setattr__(self, "entries", rows)
 
+    def check_sizes(self, height: int, width: int) -> None:
+        """Raises ValueError if the mask has another shape."""
+        shape = np.shape(self.entries)
+        if shape != (height, width):
+            raise ValueError(
+                f"Mask: expected entries of shape {(height, width)}, the sizes of source and "
+                f"destination, got {shape}; give a row for each unit of the source"
+            )
+
     def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
         """Returns which weights there are, (size of the source, size of the destination).
 
         Raises:
           ValueError: if the mask has another shape.
         """
-        array = np.array(self.entries, bool)
-        if array.shape != (height, width):
-            raise ValueError(
-                f"Mask: expected entries of shape {(height, width)}, the sizes of source and "
-                f"destination, got {array.shape}; give a row for each unit of the source"
-            )
-        return array
+        self.check_sizes(height, width)
+        return np.array(self.entries, bool)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,6 +271,14 @@ class LowRank:
     def __post_init__(self):
         _make_whole(self, "rank", 1)
 
+    def check_sizes(self, height: int, width: int) -> None:
+        """Raises ValueError if the rank is above the smaller size."""
+        if self.rank > min(height, width):
+            raise ValueError(
+                f"LowRank: expected a rank of at most {min(height, width)} between populations of "
+                f"{height} and {width}, got {self.rank}; lower it, or leave it out"
+            )
+
     def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
         """Returns which weights there are: all of them.
 
@@ -260,11 +286,7 @@ class LowRank:
           ValueError: if the rank is above the smaller size.
         """
         del stream
-        if self.rank > min(height, width):
-            raise ValueError(
-                f"LowRank: expected a rank of at most {min(height, width)} between populations of "
-                f"{height} and {width}, got {self.rank}; lower it, or leave it out"
-            )
+        self.check_sizes(height, width)
         return np.ones((height, width), bool)
 
 

@@ -1,7 +1,7 @@
 """Names of activations and modules, under which a graph is declared, written down and read back."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,12 @@ from nnx_stateful import (
     StatefulModule,
 )
 
+from ._aggregation import REDUCTIONS, AttentionPooling, GatedSum, MakeAggregation
 from ._hints import which_name
 from ._spec import Activation, Named
+
+Place = Literal["compute", "transform"]
+"""A population's own module, or that of a connection."""
 
 MakeModule = Callable[..., StatefulModule]
 """Called as ``make(in_features, out_features, rngs=rngs, **options)``; returns a new module.
@@ -41,7 +45,7 @@ def register_activation(name: str, function: Activation) -> None:
       function: a pure function of the sum (B, size), of the same shape.
 
     Raises:
-      TypeError: if the name is no str, or the function none.
+      TypeError: if the name is no str, or the function none, or one that cannot be hashed.
       ValueError: if the name is empty, or that of another function.
 
     Example:
@@ -51,6 +55,7 @@ def register_activation(name: str, function: Activation) -> None:
       True
     """
     _check_new("register_activation", name, function, _ACTIVATIONS)
+    check_hashable(f"register_activation: {name!r}", function)
     _ACTIVATIONS[name] = function
     _ACTIVATION_NAMES.setdefault(function, name)
 
@@ -71,11 +76,59 @@ def register_module(name: str, make: MakeModule) -> None:
     Example:
       >>> from nnx_stateful import LRU
       >>> register_module("recurrent", LRU)
-      >>> make_module(Named("recurrent", r_max=0.9), 3, 2, nnx.Rngs(0)).out_features
+      >>> make_module(Named("recurrent", r_max=0.9), "transform", 3, 2, nnx.Rngs(0)).out_features
       2
     """
     _check_new("register_module", name, make, _MODULES)
     _MODULES[name] = make
+
+
+def register_aggregation(name: str, make: MakeAggregation) -> None:
+    """Lets aggregations of a kind be called by a name.
+
+    Args:
+      name: new, or already that of ``make``.
+      make: a class or function that is called as ``make(n_messages, size, rngs=rngs, **options)``
+        for every population with the name, with the options of its :class:`Named` record. The
+        module maps messages (B, n_messages, size), in the order in which the connections were
+        declared, to (B, size).
+
+    Raises:
+      TypeError: if the name is no str, or ``make`` no function.
+      ValueError: if the name is empty, or that of another function.
+    """
+    _check_new("register_aggregation", name, make, {**_AGGREGATIONS, **REDUCTIONS, "sum": None})
+    _AGGREGATIONS[name] = make
+
+
+def aggregation_called(given: Any, where: str) -> Named | None:
+    """Returns the aggregation that a name or record stands for; None for the sum.
+
+    Raises:
+      ValueError: if there is none of the name, or it has options and takes none.
+      TypeError: if it is neither.
+    """
+    if not (given is None or isinstance(given, str | Named)):
+        raise TypeError(
+            f"{where}: expected the name of an aggregation, or a Named record of name and options, "
+            f"got {given!r} of type {type(given).__name__}; add others with register_aggregation"
+        )
+    named = Named("sum") if given is None else Named(given) if isinstance(given, str) else given
+    names = ("sum", *REDUCTIONS, *_AGGREGATIONS)
+    if named.name not in names:
+        raise ValueError(
+            f"{where}: expected the name of an aggregation, got {named.name!r}; "
+            f"{which_name(named.name, names)}; add others with register_aggregation"
+        )
+    if named.options and named.name not in _AGGREGATIONS:
+        raise ValueError(f"{where}: expected no options, got {named!r}; {named.name} takes none")
+    return None if named.name == "sum" else named
+
+
+def make_aggregation(named: Named, n_messages: int, size: int, rngs: nnx.Rngs) -> StatefulModule:
+    """Makes a registered aggregation that has a module."""
+    options: dict[str, Any] = dict(named.options)
+    return _AGGREGATIONS[named.name](n_messages, size, rngs=rngs, **options)
 
 
 def activation_called(name: str, where: str) -> Activation | None:
@@ -100,6 +153,17 @@ def name_of_activation(activation: Any) -> str | None:
         return None
 
 
+def check_hashable(where: str, function: Any) -> None:
+    """Raises TypeError unless a function can be looked up, and compared with others."""
+    try:
+        hash(function)
+    except TypeError:
+        raise TypeError(
+            f"{where}: expected a function that can be hashed, got an instance of "
+            f"{type(function).__name__}; give the class a __hash__, as a frozen dataclass has"
+        ) from None
+
+
 def check_module_name(name: str, where: str) -> None:
     """Raises ValueError unless modules are registered under the name."""
     if name not in _MODULES:
@@ -110,10 +174,20 @@ def check_module_name(name: str, where: str) -> None:
 
 
 def make_module(
-    named: Named, in_features: int, out_features: int, rngs: nnx.Rngs
+    named: Named, place: Place, in_features: int, out_features: int, rngs: nnx.Rngs
 ) -> StatefulModule:
-    """Makes a registered module."""
+    """Makes a registered module for its place.
+
+    Args:
+      named: name and options.
+      place: what it is for.
+      in_features: width of its input.
+      out_features: width of its output.
+      rngs: source of the initial weights.
+    """
     options: dict[str, Any] = dict(named.options)
+    if place == "transform" and named.name in _WEIGHING:
+        options = {"in_features": in_features, **options}
     return _MODULES[named.name](in_features, out_features, rngs=rngs, **options)
 
 
@@ -150,28 +224,17 @@ def _calling(make: MakeModule, *functions: str) -> MakeModule:
 
 
 def _of_one_size(make: MakeModule) -> MakeModule:
-    """Makes layers that have as many inputs as outputs."""
+    """Makes layers that have as many inputs as outputs, unless they weigh their inputs."""
 
-    def made(
-        in_features: int, out_features: int, /, *, rngs: nnx.Rngs, **options: Any
-    ) -> StatefulModule:
-        if in_features != out_features:
+    def made(width: int, out_features: int, /, *, rngs: nnx.Rngs, **options: Any) -> StatefulModule:
+        if width != out_features and "in_features" not in options:
             raise ValueError(
                 f"{getattr(make, '__name__', make)}: expected as many inputs as outputs, got "
-                f"{in_features} and {out_features}; use it as the compute of a population"
+                f"{width} and {out_features}; use it as the compute of a population"
             )
         return make(out_features, rngs, **options)
 
     return made
-
-
-def _ctrnn(
-    in_features: int, out_features: int, /, *, rngs: nnx.Rngs, **options: Any
-) -> StatefulModule:
-    """A CTRNN; of other than one size it needs weights of the input."""
-    if in_features != out_features:
-        options = {"in_features": in_features, **options}
-    return CTRNN(out_features, rngs, **options)
 
 
 _ACTIVATIONS: dict[str, Activation | None] = {
@@ -212,7 +275,7 @@ _ACTIVATION_NAMES = _names_of_functions()
 
 _MODULES: dict[str, MakeModule] = {
     "alif": _of_one_size(ALIF),
-    "ctrnn": _calling(_ctrnn, "activation"),
+    "ctrnn": _calling(_of_one_size(CTRNN), "activation"),
     "dense": _calling(Dense, "activation"),
     "gru": _calling(GRU, "gate_fn", "activation_fn"),
     "leaky_integrator": _of_one_size(LeakyIntegrator),
@@ -222,3 +285,8 @@ _MODULES: dict[str, MakeModule] = {
     "noise": _of_one_size(Noise),
     "ornstein_uhlenbeck_noise": _of_one_size(OrnsteinUhlenbeckNoise),
 }
+
+_AGGREGATIONS: dict[str, MakeAggregation] = {"attention": AttentionPooling, "gated": GatedSum}
+
+_WEIGHING = ("ctrnn",)
+"""Modules that weigh the input of a connection, and take the sum of a population as it is."""

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from ._connectivity import Connectivity
+from ._delay import Delay, plain_delay, shortest
 from ._plain import Items, Plain, plain_items
 
 Sign = Literal["excitatory", "inhibitory"]
@@ -65,9 +66,11 @@ class Unnamed:
 
     Attributes:
       class_name: of the instance.
+      instance: the same number wherever the same instance stands; None if it stands once.
     """
 
     class_name: str
+    instance: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,6 +88,8 @@ class Population:
         is internal.
       compute: the module that turns the sum into the output; None for none.
       sign: of all weights that leave it by default connections; None for either.
+      aggregate: how what arrives over the connections is joined, before the entry of the
+        observation is added; None for the sum.
       attributes: whatever else is known about it, by name; nothing here reads them.
 
     Example:
@@ -99,9 +104,12 @@ class Population:
     output_to: str | None = None
     compute: Named | Unnamed | None = None
     sign: Sign | None = None
+    aggregate: Named | None = None
     attributes: Items = ()
 
     def __post_init__(self):
+        if self.aggregate == Named("sum"):
+            object.__setattr__(self, "aggregate", None)
         _make_plain(self, f"Population {self.name!r}")
 
     @property
@@ -118,14 +126,15 @@ class Connection:
       src: name of the source population.
       dst: name of the destination population.
       delay: steps between leaving and arriving, at least 0. With 0 the destination sees the
-        source's output of the same step.
+        source's output of the same step. Between whole steps it is interpolated; a tuple has the
+        delay of each unit of the source.
       index: 0 for the first connection from ``src`` to ``dst``, 1 for the next parallel one, ...
       transform: the module that maps (B, size of src) to (B, size of dst); None for a linear map
         with a bias.
       connectivity: which units of the linear map are connected; None for all.
       frozen: whether the linear map keeps its initial weights.
-      share: name under which connections of equal sizes share the weights of the linear map; None
-        for own ones.
+      share: name under which connections of equal sizes share the weights of the linear map, or
+        the named module; None for own ones.
       attributes: whatever else is known about it, by name; nothing here reads them.
 
     Example:
@@ -135,7 +144,7 @@ class Connection:
 
     src: str
     dst: str
-    delay: int = 0
+    delay: Delay = 0
     index: int = 0
     transform: Named | Unnamed | None = None
     connectivity: Connectivity | None = None
@@ -144,7 +153,13 @@ class Connection:
     attributes: Items = ()
 
     def __post_init__(self):
+        object.__setattr__(self, "delay", plain_delay(self.delay))
         _make_plain(self, f"Connection {self.src!r} to {self.dst!r}")
+
+    @property
+    def shortest_delay(self) -> int:
+        """The least number of steps after which anything arrives; 0 if it may be within a step."""
+        return shortest(self.delay)
 
     @property
     def has_transform(self) -> bool:

@@ -1,6 +1,5 @@
 """What a declaration must be like, and what to do where it is not."""
 
-import operator
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -9,9 +8,11 @@ import jax.numpy as jnp
 from flax import nnx
 from nnx_stateful import StatefulModule
 
+from ._delay import longest
 from ._hints import near_names
+from ._numbers import whole_number
 from ._order import shortest_cycle
-from ._registry import activation_called, check_module_name, name_of_activation
+from ._registry import activation_called, check_hashable, check_module_name, name_of_activation
 from ._spec import Connection, GraphSpec, Named, Population
 
 _RESERVED = ("->", "#")
@@ -64,30 +65,9 @@ def check_entry(where: str, what: str, entry: Any, taken: Mapping[str, str]) -> 
         )
 
 
-def whole_number(where: str, value: Any, smallest: int, hint: str) -> int:
-    """Returns ``value`` as an int; raises unless it is a whole number of at least ``smallest``."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"{where}: expected an int, got {value!r} of type {type(value).__name__}; {hint}"
-        ) from None
-    if number < smallest:
-        raise ValueError(f"{where}: expected at least {smallest}, got {number}; {hint}")
-    return number
-
-
 def checked_size(where: str, size: Any) -> int:
     """Returns a number of units as an int; raises unless there is at least one."""
     return whole_number(where, size, 1, "give its number of units")
-
-
-def checked_delay(where: str, delay: Any) -> int:
-    """Returns a delay in the form that a Connection has; raises unless it is one."""
-    hint = "a delay counts steps; 0 reads the output of the same step"
-    return whole_number(where, delay, 0, hint)
 
 
 def checked_activation(name: str, activation: Any) -> Any:
@@ -105,6 +85,7 @@ def checked_activation(name: str, activation: Any) -> Any:
         )
     if isinstance(activation, str):
         return activation_called(activation, where)
+    check_hashable(where, activation)
     known = name_of_activation(activation)
     return activation_called(known, where) if known else activation
 
@@ -138,9 +119,9 @@ def check_reciprocal(connection: Connection, transform: Any) -> None:
             f"{where}: expected two populations, got one; leave reciprocal out, which adds one "
             "connection from the population to itself"
         )
-    if delay == 0:
+    if connection.shortest_delay == 0:
         raise ValueError(
-            f"{where}: expected a delay of at least 1, got 0, which makes the cycle "
+            f"{where}: expected a delay of at least 1, got {delay}, which makes the cycle "
             f"{src} -> {dst} -> {src} within one step; pass delay=1, or two calls to connect"
         )
 
@@ -152,12 +133,7 @@ def check_graph(spec: GraphSpec) -> None:
             "PopulationGraph.finalize: expected at least one output population, got none; "
             "declare what the graph returns with add_output"
         )
-    if not spec.inputs and not any(c.delay for c in spec.connections):
-        raise ValueError(
-            "PopulationGraph.finalize: expected an input population or a connection with a delay, "
-            "got neither, so nothing could drive the graph; use add_input, or connect(delay=1)"
-        )
-    immediate = [c for c in spec.connections if c.delay == 0]
+    immediate = [c for c in spec.connections if not c.shortest_delay]
     cycle = shortest_cycle(spec.names, [(c.src, c.dst) for c in immediate])
     if cycle:
         steps = list(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
@@ -167,27 +143,58 @@ def check_graph(spec: GraphSpec) -> None:
             f"{' -> '.join([*cycle, cycle[0]])}, in which each population waits for the next; "
             f"delay one connection, for example connect({closing.src!r}, {closing.dst!r}, delay=1)"
         )
+    if not spec.inputs and not any(longest(c.delay) for c in spec.connections):
+        raise ValueError(
+            "PopulationGraph.finalize: expected an input population or a connection with a delay, "
+            "got neither, so nothing could drive the graph; use add_input, or connect(delay=1)"
+        )
 
 
 def check_transform(connection: Connection, module: StatefulModule, spec: GraphSpec) -> None:
     """Raises unless a custom transform maps the source's size to the destination's."""
     src, dst = spec.population(connection.src), spec.population(connection.dst)
     what = f"transform of {connection.name!r}"
-    _check_output(what, module, src.size, dst.size, f"the size of {dst.name!r}")
+    _check_output(what, module, (src.size,), dst.size, f"the size of {dst.name!r}")
 
 
 def check_compute(population: Population, module: StatefulModule) -> None:
     """Raises unless a compute module keeps the population's size."""
     size, what = population.size, f"compute of {population.name!r}"
-    _check_output(what, module, size, size, "the size of the population")
+    _check_output(what, module, (size,), size, "the size of the population")
+
+
+def check_messages(population: Population, count: int) -> None:
+    """Raises unless a population with an aggregation has anything to join."""
+    if not count:
+        raise ValueError(
+            f"PopulationGraph.finalize: aggregate of {population.name!r}: expected a connection "
+            f"into the population, got none to join by {population.aggregate}; connect one, or "
+            "leave the aggregation out"
+        )
+
+
+def check_aggregation(population: Population, module: Any, count: int) -> None:
+    """Raises unless a module maps so many messages to the population's size."""
+    what = f"aggregate of {population.name!r}"
+    if not isinstance(module, StatefulModule):
+        raise TypeError(
+            f"PopulationGraph.finalize: {what}: expected {population.aggregate!r} to make a "
+            f"StatefulModule, got {type(module).__name__}; register a function that returns one"
+        )
+    size = population.size
+    _check_output(what, module, (count, size), size, "the size of the population")
 
 
 def check_activation_shape(population: Population) -> None:
     """Raises unless the activation keeps the shape of its input."""
     if population.activation is not None:
         shape = (_probe_rows(population.size), population.size)
-        got = jax.eval_shape(population.activation, jax.ShapeDtypeStruct(shape, jnp.float32))
         what = f"activation of {population.name!r}"
+        try:
+            got = jax.eval_shape(population.activation, jax.ShapeDtypeStruct(shape, jnp.float32))
+        except Exception as error:
+            error.add_note(f"PopulationGraph.finalize: in the {what}, called on shape {shape}")
+            raise
         _check_shape(what, got, shape, "the shape of its input; apply it along the last axis")
 
 
@@ -239,11 +246,13 @@ def check_observation(
 
 def _probe_rows(*sizes: int) -> int:
     """A batch size unlike the sizes, so that a mixed-up axis shows."""
-    return next(rows for rows in (2, 3, 4) if rows not in sizes)
+    return next(rows for rows in (2, 3, 4, 5) if rows not in sizes)
 
 
-def _check_output(what: str, module: StatefulModule, size: int, wanted: int, whose: str) -> None:
-    rows = _probe_rows(size, wanted)
+def _check_output(
+    what: str, module: StatefulModule, shape: tuple[int, ...], wanted: int, whose: str
+) -> None:
+    rows = _probe_rows(*shape, wanted)
     graphdef, variables = nnx.split(module)
 
     def probe(variables: Any, x: jax.Array) -> Any:
@@ -251,9 +260,9 @@ def _check_output(what: str, module: StatefulModule, size: int, wanted: int, who
         return local(local.initialize_state(rows), x).output
 
     try:
-        got = jax.eval_shape(probe, variables, jax.ShapeDtypeStruct((rows, size), jnp.float32))
+        got = jax.eval_shape(probe, variables, jax.ShapeDtypeStruct((rows, *shape), jnp.float32))
     except Exception as error:
-        error.add_note(f"PopulationGraph.finalize: in the {what}, called on shape {(rows, size)}")
+        error.add_note(f"PopulationGraph.finalize: in the {what}, called on shape {(rows, *shape)}")
         raise
     _check_shape(what, got, (rows, wanted), f"the batch and {whose}")
 

@@ -1,70 +1,59 @@
 """What is asked of weights: connectivity, sign, frozen and shared ones, and what they go with."""
 
-from typing import get_args
+from collections.abc import Mapping
+from typing import Any, get_args
 
-from ._connectivity import Connectivity, LowRank, mask_of
-from ._spec import Connection, GraphSpec, Population, Sign
+from ._connectivity import Connectivity, LowRank
+from ._hints import which_name
+from ._kinds import KINDS, needs_fields
+from ._spec import Connection, Named, Population, Sign, Unnamed
 
-_OWNER = "PopulationGraph.finalize"
 _SIGNS = get_args(Sign)
 
 
-def check_weights(spec: GraphSpec) -> None:
-    """Raises unless the weights of all connections can be as they are declared.
+def connectivity_called(where: str, given: Any) -> Any:
+    """Returns the record that the name of a kind stands for; what is no str as it is.
 
     Raises:
-      ValueError: if connectivity, sign or sharing do not fit the sizes or each other.
-      TypeError: if one of them is of another kind.
+      ValueError: if no kind has the name, or a record of that kind needs more than its name.
+
+    Example:
+      >>> connectivity_called("here", "one-to-one")
+      OneToOne()
     """
-    populations = {population.name: population for population in spec.populations}
-    for population in spec.populations:
-        _check_sign(population, spec)
-    shared: dict[str, Connection] = {}
-    for connection in spec.connections:
-        source, destination = populations[connection.src], populations[connection.dst]
-        _check_kind(connection)
-        if connection.connectivity is not None:
-            try:
-                mask_of(connection.connectivity, connection.name, source.size, destination.size)
-            except ValueError as error:
-                raise ValueError(f"{_OWNER}: connection {connection.name!r}: {error}") from error
-        if connection.share is not None:
-            first = shared.setdefault(connection.share, connection)
-            sizes = source.size, destination.size
-            wanted = populations[first.src].size, populations[first.dst].size
-            if sizes != wanted:
-                raise ValueError(
-                    f"{_OWNER}: connection {connection.name!r}: expected sizes {wanted} as of "
-                    f"{first.name!r}, with which it shares the weights {connection.share!r}, got "
-                    f"{sizes}; share under another name"
-                )
-
-
-def _check_sign(population: Population, spec: GraphSpec) -> None:
-    if population.sign is None:
-        return
-    if population.sign not in _SIGNS:
+    if not isinstance(given, str):
+        return given
+    kinds = {name: kind for name, kind in KINDS.items() if issubclass(kind, Connectivity)}
+    kind: Any = kinds.get(given)
+    if kind is None:
         raise ValueError(
-            f"{_OWNER}: population {population.name!r}: expected the sign "
-            f"{' or '.join(map(repr, _SIGNS))}, or None, got {population.sign!r}; choose one"
+            f"{where}: expected a connectivity, or the name of one, got {given!r}; "
+            f"{which_name(given, kinds)}"
         )
-    for connection in spec.connections:
-        if connection.src == population.name and connection.has_transform:
-            raise ValueError(
-                f"{_OWNER}: connection {connection.name!r}: expected a linear map from the "
-                f"{population.sign} population {population.name!r}, got a transform, whose weights "
-                "have no sign; leave the transform out, or the sign"
-            )
-        if connection.src == population.name and isinstance(connection.connectivity, LowRank):
-            raise ValueError(
-                f"{_OWNER}: connection {connection.name!r}: expected a full kernel from the "
-                f"{population.sign} population {population.name!r}, got {connection.connectivity!r}"
-                ", whose rank a sign would not leave as it is; leave one of them out"
-            )
+    if needs_fields(kind):
+        alone = [repr(name) for name, other in kinds.items() if not needs_fields(other)]
+        raise ValueError(
+            f"{where}: expected a connectivity that needs no numbers where there is but its name "
+            f"({', '.join(alone)}), got {given!r}; pass {kind.__name__}(...)"
+        )
+    return kind()
 
 
-def _check_kind(connection: Connection) -> None:
-    where = f"{_OWNER}: connection {connection.name!r}"
+def check_sign(where: str, sign: Any) -> None:
+    """Raises ValueError unless it is one of the signs, or None."""
+    if sign is not None and sign not in _SIGNS:
+        raise ValueError(
+            f"{where}: expected the sign {' or '.join(map(repr, _SIGNS))}, or None, got {sign!r}; "
+            "choose one"
+        )
+
+
+def check_options(where: str, connection: Connection) -> None:
+    """Raises unless what is asked of the weights of a connection is of the right kinds.
+
+    Raises:
+      TypeError: if it is not.
+    """
     connectivity, share = connection.connectivity, connection.share
     if connectivity is not None and not isinstance(connectivity, Connectivity):
         raise TypeError(
@@ -72,22 +61,72 @@ def _check_kind(connection: Connection) -> None:
             f"{connectivity!r} of type {type(connectivity).__name__}; pass one of the records"
         )
     if not isinstance(connection.frozen, bool):
-        raise TypeError(f"{where}: expected frozen=True or False, got {connection.frozen!r}")
+        raise TypeError(
+            f"{where}: expected frozen=True or False, got {connection.frozen!r} of type "
+            f"{type(connection.frozen).__name__}; pass a bool"
+        )
     if share is not None and (not isinstance(share, str) or not share):
         raise TypeError(
             f"{where}: expected share to be a name, got {share!r}; use a str, the same for all "
             "connections that share their weights"
         )
-    asked = {
-        "connectivity": connectivity is not None,
-        "frozen": connection.frozen,
-        "share": share is not None,
-    }
+
+
+def check_binding(
+    where: str,
+    connection: Connection,
+    populations: Mapping[str, Population],
+    first: Connection | None = None,
+) -> None:
+    """Raises unless what is asked of the weights of a connection can be had at once, and there.
+
+    Args:
+      where: the connection, for errors.
+      connection: whose options are of the right kinds, see :func:`check_options`.
+      populations: by name.
+      first: of those that share its weights; None if it is that itself.
+
+    Raises:
+      ValueError: if options exclude each other, or do not fit the populations.
+    """
+    source, destination = populations[connection.src], populations[connection.dst]
+    _check_combination(where, connection)
+    _check_signed(where, connection, source)
+    if connection.connectivity is not None:
+        try:
+            connection.connectivity.check_sizes(source.size, destination.size)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
+    if first is None or connection.share is None:
+        return
+    sizes = source.size, destination.size
+    wanted = populations[first.src].size, populations[first.dst].size
+    if sizes != wanted:
+        raise ValueError(
+            f"{where}: expected sizes {wanted} as of {first.name!r}, with which it shares the "
+            f"weights {connection.share!r}, got {sizes}; share under another name"
+        )
+    if connection.transform != first.transform:
+        raise ValueError(
+            f"{where}: expected {_described(first)} as of {first.name!r}, with which it shares the "
+            f"weights {connection.share!r}, got {_described(connection)}; share under another name"
+        )
+
+
+def _check_combination(where: str, connection: Connection) -> None:
+    connectivity, share = connection.connectivity, connection.share
+    asked = {"connectivity": connectivity is not None, "frozen": connection.frozen}
     used = [name for name, is_used in asked.items() if is_used]
     if used and connection.has_transform:
         raise ValueError(
             f"{where}: expected a linear map for {' and '.join(used)}, got a transform; leave one "
             "of them out"
+        )
+    if share is not None and isinstance(connection.transform, Unnamed):
+        raise ValueError(
+            f"{where}: expected a linear map or a module by name to share as {share!r}, got an "
+            f"instance of {connection.transform.class_name}; leave share out, and pass the same "
+            "instance wherever it is shared"
         )
     elsewhere = share is not None or isinstance(connectivity, LowRank)
     if elsewhere and connection.frozen:
@@ -100,3 +139,24 @@ def _check_kind(connection: Connection) -> None:
             f"{where}: expected a full kernel to share, got connectivity={connectivity!r}; leave "
             "one of them out"
         )
+
+
+def _check_signed(where: str, connection: Connection, source: Population) -> None:
+    if source.sign is None:
+        return
+    if connection.has_transform:
+        raise ValueError(
+            f"{where}: expected a linear map from the {source.sign} population {source.name!r}, "
+            "got a transform, whose weights have no sign; leave the transform out, or the sign"
+        )
+    if isinstance(connection.connectivity, LowRank):
+        raise ValueError(
+            f"{where}: expected a full kernel from the {source.sign} population {source.name!r}, "
+            f"got {connection.connectivity!r}, whose rank a sign would not leave as it is; leave "
+            "one of them out"
+        )
+
+
+def _described(connection: Connection) -> str:
+    transform = connection.transform
+    return repr(transform) if isinstance(transform, Named) else "a linear map"

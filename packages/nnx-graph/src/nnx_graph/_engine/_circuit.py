@@ -7,18 +7,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Float, Int, Key
 from nnx_stateful import (
     Map,
     PyTree,
     StatefulModule,
     StatefulModuleOutput,
+    Tied,
     ring_read,
     ring_write,
 )
 
+from .._declaration._delay import is_weighted
 from .._declaration._spec import Connection
-from ._constraints import CommonWeights, Constraints
+from ._common import CommonWeights
+from ._constraints import Constraints
+from ._delays import Delays
 from ._effects import Effects
 from ._evaluation import Evaluation, ring_state
 from ._packing import Block, Packing
@@ -26,7 +30,11 @@ from ._weights import Weights, bias_shape, draw_kernels, region
 
 
 class Transforms(Map):
-    """The custom transforms of a circuit, by connection name."""
+    """The custom transforms of a circuit, by connection name; of several, by that of the first."""
+
+
+class Aggregates(Map):
+    """The aggregations of a circuit that have a module, by population name."""
 
 
 class Computes(Map):
@@ -37,14 +45,15 @@ class Circuit(nnx.Module):
     """Populations and the connections among them; the input is what reaches them from outside.
 
     The carry state is ``{"buffers": {ring: (B, L, columns)}, "index": {ring: (B,)}}`` with an entry
-    for each ring buffer, and ``"transforms"`` and ``"computes"`` with the carry of the custom
-    modules, where there are any. A ring holds the past outputs of all populations of one level
-    whose longest outgoing delay is L, side by side.
+    for each ring buffer, and ``"transforms"``, ``"aggregates"`` and ``"computes"`` with the carry
+    of the modules, where there are any. A ring holds the past outputs of all populations of one
+    level whose longest outgoing delay is L, side by side.
 
     Args:
       packing: the graph as few operations.
       key: of the initial weights.
       transforms: custom transforms by connection name.
+      aggregates: modules of aggregations by population name.
       computes: compute modules by population name.
       compute_dtype: type of the operands of products; None for their own.
     """
@@ -54,6 +63,7 @@ class Circuit(nnx.Module):
         packing: Packing,
         key: Key[Array, ""],
         transforms: Mapping[str, StatefulModule],
+        aggregates: Mapping[str, StatefulModule],
         computes: Mapping[str, StatefulModule],
         compute_dtype: Any = None,
     ):
@@ -61,16 +71,26 @@ class Circuit(nnx.Module):
         self.compute_dtype = compute_dtype
         own_key, common_key = jax.random.split(key)
         self.common = CommonWeights(packing.plan.spec, common_key)
+        self.delays = Delays(packing.plan.spec)
         constraints = [self._constraints(block) for block in packing.blocks]
         kernels = draw_kernels(self._numbers(), [c.deviation for c in constraints], own_key)
         self.weights = nnx.List(map(Weights, packing.blocks, kernels, constraints))
-        self.transforms = Transforms(transforms) if transforms else None
+        modules = {
+            transfer.name: _module(transforms[transfer.name], len(transfer.connections))
+            for transfer in packing.transfers
+        }
+        self.transforms = Transforms(modules) if modules else None
+        self.aggregates = Aggregates(aggregates) if aggregates else None
         self.computes = Computes(computes) if computes else None
 
     @property
     def groups(self) -> dict[str, Map]:
-        """The custom modules: transforms and computes, as far as there are any."""
-        groups = {"transforms": self.transforms, "computes": self.computes}
+        """The custom modules by kind, as far as there are any."""
+        groups = {
+            "transforms": self.transforms,
+            "aggregates": self.aggregates,
+            "computes": self.computes,
+        }
         return {name: group for name, group in groups.items() if group is not None}
 
     @property
@@ -86,8 +106,8 @@ class Circuit(nnx.Module):
         Args:
           cut: default connections that are left out.
         """
-        common = self.common.values()
-        found = [weights.values(common) for weights in self.weights]
+        common, taps = self.common.values(), self.delays.all_weights()
+        found = [weights.values(common, taps) for weights in self.weights]
         for connection in cut:
             index, parts = self._find(connection)
             pairs = zip(found[index], parts, strict=True)
@@ -99,10 +119,25 @@ class Circuit(nnx.Module):
         ]
 
     def own_weights(self, connection: Connection) -> tuple[Array, Array]:
-        """Kernel and bias of a default connection as they act: (size of src, of dst), (of dst,)."""
+        """Kernel and bias of a default connection as they act: (taps * size, of dst), (of dst,)."""
         weights, (kernel_part, bias_part) = self.weights_of(connection)
-        kernel, bias = weights.values(self.common.values())
+        kernel, bias = weights.values(self.common.values(), self.delays.all_weights())
         return kernel[kernel_part], bias[bias_part]
+
+    def tap_weights(self, connection: Connection) -> Float[Array, "taps size"]:
+        """With which weight each tap of a connection counts for each unit, of several taps."""
+        return self.delays.weights(connection)
+
+    def transform_of(self, connection: Connection) -> StatefulModule | None:
+        """The module of a connection; None for a default connection."""
+        for transfer in self.packing.transfers:
+            if connection in transfer.connections and self.transforms is not None:
+                module = self.transforms.children[transfer.name]
+                if len(transfer.connections) == 1:
+                    return module
+                assert isinstance(module, Tied)
+                return module.module
+        return None
 
     def weights_of(self, connection: Connection) -> tuple[Weights, tuple[Any, Any]]:
         """Returns the weights of a default connection's block, and where its own are in them."""
@@ -121,7 +156,7 @@ class Circuit(nnx.Module):
         """What binds the weights of a block."""
         regions = [(c, *where) for c, where in self._regions(block)]
         return Constraints.of(
-            block, self.packing.plan.spec, self.common, regions, bias_shape(block)
+            block, self.packing.plan.spec, self.common, self.delays, regions, bias_shape(block)
         )
 
     def _numbers(self) -> list[Int[np.ndarray, "n rows columns"]]:
@@ -136,6 +171,8 @@ class Circuit(nnx.Module):
         for block in self.packing.blocks:
             numbers.append(np.full((len(block.reads), block.rows, block.columns), -1))
             for connection, (kernel, _) in self._regions(block):
+                if is_weighted(connection.delay):
+                    continue  # its kernel is among the common ones
                 size = sizes[connection.src], sizes[connection.dst]
                 own = np.arange(size[0] * size[1]).reshape(size)
                 numbers[-1][kernel] = starts[connection.name] + own
@@ -206,3 +243,8 @@ class Circuit(nnx.Module):
             return ring_write(state["buffers"][name], state["index"][name], values)
 
         return evaluation.result(write, outputs)
+
+
+def _module(module: StatefulModule, copies: int) -> StatefulModule:
+    """A module for so many connections."""
+    return module if copies == 1 else Tied(module, copies)

@@ -24,9 +24,10 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Bool, Float
 from nnx_stateful import narrow
 
-from ._evaluation import joined, pullback_inputs, respond, respond_backward, sums_of
+from ._evaluation import sums_of
 from ._packing import Block, Level, Unit
-from ._selection import Selection, add_columns, write_columns
+from ._response import pullback_inputs, respond, respond_backward
+from ._selection import Selection, add_columns, joined, write_columns
 from ._weights import product_gradient, rounded_product
 
 Kernels = Mapping[int, Array]
@@ -69,7 +70,7 @@ class Cycle:
 def run_cycle(
     cycle: Cycle,
     kernels: Kernels,
-    bias: Float[Array, " width"],
+    bias: Float[Array, " intake"],
     drive: Float[Array, "T B entering"],
     history: Float[Array, "K B width"],
     valid: Bool[Array, "T delays B"] | None,
@@ -79,7 +80,7 @@ def run_cycle(
     Args:
       cycle: a unit with a cycle and without custom modules.
       kernels: those of the unit's inner blocks.
-      bias: what the inner blocks add to each column.
+      bias: what the inner blocks add to each column of the intake.
       drive: what reaches the unit from outside, for the columns that anything does.
       history: outputs of the K steps before the first, the last one last.
       valid: for each of the unit's delays whether a read belongs to the running episode; None if
@@ -178,7 +179,7 @@ def _run_backward(cycle: Cycle, residuals: Any, d_outputs: Any) -> Any:
                 0, level.entering({"level": d_total}) if level.entering.pieces else d_total[:, :0]
             )
             for index, into in zip(level.inner_blocks, level.into_inner_blocks, strict=True):
-                d_sums[index] = into({("level", level.index): d_total})
+                d_sums[index] = into({"level": d_total})
                 d_sources = rounded_product(transposed[index], d_sums[index], cycle.dtype)
                 if (immediate := cycle.immediate(index)) is not None:
                     d_columns = add_columns(d_columns, [(immediate, d_sources)])
@@ -213,7 +214,7 @@ def _run_backward(cycle: Cycle, residuals: Any, d_outputs: Any) -> Any:
     }
     totals_of_blocks = {index: d.sum((0, 1)) for index, d in d_sums.items()}
     d_bias = [
-        jnp.zeros(level.width, nothing.dtype)
+        jnp.zeros(level.intake, nothing.dtype)
         if level.from_inner_blocks is None
         else sums_of(level.from_inner_blocks, totals_of_blocks)
         for level in cycle.levels
@@ -233,8 +234,8 @@ def _valid_later(cycle: Cycle, valid: Array) -> Array:
 
 def level_total(
     level: Level, sums: Mapping[int, Array], bias: Array, drive: Array
-) -> Float[Array, "B width"]:
-    """The sums of a level at one step, without those of custom transforms.
+) -> Float[Array, "B intake"]:
+    """The intake of a level at one step, without that of custom transforms.
 
     Args:
       level: of a unit with a cycle.
@@ -242,10 +243,10 @@ def level_total(
       bias: of all of the unit.
       drive: what reaches the unit from outside, (B, entering).
     """
-    total = bias[level.start : level.start + level.width]
+    total = bias[level.intake_start : level.intake_start + level.intake]
     inner = sums_of(level.from_inner_blocks, sums)
     if inner is None:
-        total = jnp.broadcast_to(total, (drive.shape[0], level.width))
+        total = jnp.broadcast_to(total, (drive.shape[0], level.intake))
     else:
         total = total + inner
     begin = level.entering_start

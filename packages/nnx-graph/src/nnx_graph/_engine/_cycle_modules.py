@@ -3,7 +3,7 @@
 It also serves where what enters is of a wider type than the parameters.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -20,9 +20,12 @@ from nnx_stateful import (
     reset_rows,
 )
 
+from .._declaration._spec import Connection
 from ._cycle import Cycle, Kernels, level_total, masked
-from ._evaluation import add_arriving, joined, respond
+from ._evaluation import add_arriving, carried
 from ._packing import Unit
+from ._response import respond
+from ._selection import joined
 from ._weights import product
 
 
@@ -61,17 +64,18 @@ def run_cycle_of_modules(
     kernels: Kernels,
     groups: Mapping[str, Map],
     state: Mapping[str, PyTree],
-    bias: Float[Array, " width"],
+    bias: Float[Array, " intake"],
     drive: Float[Array, "T B entering"],
     history: Float[Array, "K B width"],
     valid: Bool[Array, "T delays B"] | None,
     done: Bool[Array, "T B"] | None,
     rollout_extras: Mapping[str, PyTree] | None,
+    tap_weights: Callable[[Connection], Array],
 ) -> tuple[list[tuple[Array, Array]], dict[str, StatefulModuleOutput]]:
     """Returns the outputs of each level, in two parts, and what its modules returned, by kind.
 
     Arguments are the unit and those of ``run_cycle``; the modules, their carry and their extras
-    come by kind.
+    come by kind, and the weights of its taps by connection.
     """
     participants = Participants(groups, unit)
     graphdef, variables = nnx.split(participants)
@@ -99,6 +103,11 @@ def run_cycle_of_modules(
             )
             for kind, group in local.items()
         }
+
+        def call(kind: str, name: str | None, x: Array) -> Array:
+            assert name is not None
+            return routings[kind].call(name, x)
+
         arrays: dict[Any, Array] = {}
         for place, (delay, selection) in enumerate(unit.backs):
             arrays["back", delay] = masked(selection({"unit": window[-delay]}), valid, place)
@@ -108,12 +117,13 @@ def run_cycle_of_modules(
                 for index, sources in inner_sources[level.index].items()
             }
             total = level_total(level, sums, bias, drive)
-            for connection, start, (key, first, size) in level.inner_transforms:
-                read = arrays[key][..., first : first + size]
-                arriving = routings["transforms"].call(connection.name, read)
-                total = add_arriving(total, arriving, start)
-            compute = routings["computes"].call if "computes" in routings else None
-            arrays["level", level.index] = respond(level.responses, total, 1, compute)
+            for transfer in level.inner_transfers:
+                assert transfer.cycle_sources is not None
+                sent = carried(transfer, transfer.cycle_sources(arrays), tap_weights)
+                arriving = routings["transforms"].call(transfer.name, sent)
+                total = add_arriving(total, arriving, transfer.columns)
+
+            arrays["level", level.index] = respond(level.responses, total, 1, call)
         levels = [arrays["level", level.index] for level in unit.levels]
         window = jnp.concatenate([window, joined(levels)[None].astype(dtype)])[1:]
         results = {kind: routing.result(None) for kind, routing in routings.items()}

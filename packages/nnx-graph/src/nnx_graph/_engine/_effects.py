@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from .._declaration._spec import Connection
 from ._interventions import Intervention
-from ._packing import Level, Packing
+from ._packing import Level, Packing, Transfer
 
 Stage = Literal["sums", "outputs"]
 
@@ -45,10 +45,10 @@ class Effects:
             if connection.name in targets and not connection.has_transform
         )
 
-    def on_level(self, stage: Stage, level: Level, columns: Float[Array, "B width"]) -> Array:
-        """Sums of a level as they are responded to, or its outputs as the others see them."""
+    def on_level(self, stage: Stage, level: Level, columns: Float[Array, "B columns"]) -> Array:
+        """The intake of a level as it is responded to, or its outputs as the others see them."""
         for name in self._populations:
-            start = self._start(name, level)
+            start = self._start(stage, name, level)
             if start is not None and (stage, name) in self._acting:
                 own = slice(start, start + self._packing.plan.populations[name].size)
                 changed = self._act(stage, name, columns[..., own])
@@ -61,15 +61,30 @@ class Effects:
         """What arrives over a connection."""
         return self._act("outputs", connection.name, arriving)
 
+    def on_transfer(
+        self, transfer: Transfer, arriving: Float[Array, "B *connections size"]
+    ) -> Float[Array, "B *connections size"]:
+        """What arrives over connections with a module, side by side if there are several."""
+        if len(transfer.connections) == 1:
+            return self.on_connection(transfer.connections[0], arriving)
+        for place, connection in enumerate(transfer.connections):
+            if ("outputs", connection.name) in self._acting:
+                changed = self.on_connection(connection, arriving[:, place])
+                arriving = arriving.at[:, place].set(changed)
+        return arriving
+
     def cut_into(self, level: Level) -> Iterator[tuple[Connection, int]]:
-        """Those of ``cut`` that lead to a level, and the first of their columns there."""
+        """Those of ``cut`` that lead to a level, and the first of their columns in its intake."""
         for connection in self.cut:
-            start = self._start(connection.dst, level)
+            start = self._start("sums", connection.name, level)
             if start is not None:
                 yield connection, start
 
-    def _start(self, name: str, level: Level) -> int | None:
-        """The first column of a population in a level; None if it is in another one."""
+    def _start(self, stage: Stage, name: str, level: Level) -> int | None:
+        """The first column of what has the name in a level; None if it is in another one."""
+        if stage == "sums":
+            index, start = self._packing.arrivals[name]
+            return start if index == level.index else None
         key, start, _ = self._packing.places[name]
         offsets = {("level", level.index): 0, ("hidden", level.index): level.shown}
         return start + offsets[key] if key in offsets else None

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from nnx_stateful import PyTree, Routing, StatefulModuleOutput
 
 from .._declaration._spec import Connection
 from ._effects import Effects
-from ._packing import Level, Response, Unit
-from ._selection import Selection
+from ._packing import Level, Transfer, Unit
+from ._response import respond
+from ._selection import Selection, joined
 from ._weights import product
 
 if TYPE_CHECKING:
@@ -69,13 +71,13 @@ class Evaluation:
 
     def evaluate(self, level: Level) -> None:
         """Computes the outputs of a level from those of the levels before it."""
-        transforms = [*level.transforms, *((c, at) for c, at, _ in level.inner_transforms)]
-        total = self._integrate(level, (*level.blocks, *level.inner_blocks), transforms)
+        transfers = (*level.transfers, *level.inner_transfers)
+        total = self._integrate(level, (*level.blocks, *level.inner_blocks), transfers)
         for connection, start in self._effects.cut_into(level):
             arriving = self._effects.on_connection(connection, self._arriving(connection))
-            total = add_arriving(total, arriving, start)
+            total = add_arriving(total, arriving, [start])
         total = self._effects.on_level("sums", level, total)
-        outputs = respond(level.responses, total, len(self._lead), self._compute)
+        outputs = respond(level.responses, total, len(self._lead), self._call)
         outputs = self._effects.on_level("outputs", level, outputs)
         self._note(level, *level.parted(outputs))
 
@@ -83,16 +85,16 @@ class Evaluation:
         """What reaches a unit with a cycle from outside, and the biases from within.
 
         Returns:
-          (*lead, entering columns) and (width,).
+          (*lead, entering columns) and (intake,).
         """
         entering, biases = [], []
         for level in unit.levels:
             if level.entering.width:
-                total = self._integrate(level, level.blocks, level.transforms)
+                total = self._integrate(level, level.blocks, level.transfers)
                 entering.append(level.entering({"level": total}))
             within = {i: self.weights[i][1] for i in level.inner_blocks}
             bias = sums_of(level.from_inner_blocks, within)
-            biases.append(jnp.zeros(level.width, self._dtype) if bias is None else bias)
+            biases.append(jnp.zeros(level.intake, self._dtype) if bias is None else bias)
         nothing = jnp.zeros((*self._lead, 0), self._dtype)
         return joined(entering or [nothing]), joined(biases)
 
@@ -109,9 +111,9 @@ class Evaluation:
         self,
         level: Level,
         blocks: Sequence[int],
-        transforms: Sequence[tuple[Connection, int]],
+        transfers: Sequence[Transfer],
     ) -> jax.Array:
-        """Sums the input of a level, that of blocks, and that of custom transforms."""
+        """The intake of a level: what drives it, and what blocks and custom transforms add."""
         terms = []
         if level.index in self._packing.drives:
             terms.append(self._packing.drives[level.index](self._drive))
@@ -123,30 +125,28 @@ class Evaluation:
             if computed:
                 terms.append(sums_of(selection, computed))
         if not terms:
-            terms.append(jnp.zeros((*self._lead, level.width), self._dtype))
+            terms.append(jnp.zeros((*self._lead, level.intake), self._dtype))
         total = sum(terms[1:], terms[0])
-        for connection, start in transforms:
-            arriving = self._routings["transforms"].call(connection.name, self._sent(connection))
-            arriving = self._effects.on_connection(connection, arriving)
-            total = add_arriving(total, arriving, start)
+        for transfer in transfers:
+            sent = carried(transfer, self._select(transfer.sources), self._circuit.tap_weights)
+            arriving = self._call("transforms", transfer.name, sent)
+            arriving = self._effects.on_transfer(transfer, arriving)
+            total = add_arriving(total, arriving, transfer.columns)
         return total
 
     def _sums(self, index: int) -> jax.Array:
         """The sums of a block."""
         sources, (kernel, bias) = self._packing.blocks[index].sources, self.weights[index]
-        arrays = {key: self._read(key) for key in sources.keys}
-        return product(kernel, sources(arrays), self._circuit.compute_dtype) + bias
+        return product(kernel, self._select(sources), self._circuit.compute_dtype) + bias
 
     def _arriving(self, connection: Connection) -> jax.Array:
         """What a default connection adds to the sums, computed apart from its block."""
         kernel, bias = self._circuit.own_weights(connection)
-        return product(kernel[None], self._sent(connection), self._circuit.compute_dtype) + bias
+        rows = self._select(self._packing.read(connection))
+        return product(kernel[None], rows, self._circuit.compute_dtype) + bias
 
-    def _sent(self, connection: Connection) -> jax.Array:
-        """What a connection carries, before its transform."""
-        key, first = self._packing.locate(connection)
-        size = self._packing.plan.populations[connection.src].size
-        return self._read(key)[..., first : first + size]
+    def _select(self, sources: Selection) -> jax.Array:
+        return sources({key: self._read(key) for key in sources.keys})
 
     def _read(self, key: Any) -> jax.Array:
         if key not in self.arrays:
@@ -154,8 +154,9 @@ class Evaluation:
             self.arrays[key] = self._past(ring, delay)
         return self.arrays[key]
 
-    def _compute(self, name: str, total: jax.Array) -> jax.Array:
-        return self._routings["computes"].call(name, total)
+    def _call(self, kind: str, name: str | None, x: jax.Array) -> jax.Array:
+        assert name is not None
+        return self._routings[kind].call(name, x)
 
     def _output(self, name: str) -> jax.Array:
         """The output of one population, (*lead, size)."""
@@ -201,15 +202,43 @@ class Evaluation:
         )
 
 
-def joined(parts: list[jax.Array]) -> jax.Array:
-    """Puts arrays side by side along the last axis."""
-    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
+def carried(
+    transfer: Transfer, rows: jax.Array, tap_weights: Callable[[Connection], jax.Array]
+) -> jax.Array:
+    """What connections carry, before their module: what they read, each tap with its weights.
+
+    Args:
+      transfer: the connections.
+      rows: what they read, (*lead, n * taps * size).
+      tap_weights: returns those of a connection, (taps, size).
+
+    Returns:
+      (*lead, n, size) for n connections, (*lead, size) for one.
+    """
+    count = len(transfer.connections)
+    apart = rows.reshape((*rows.shape[:-1], count, transfer.taps, -1))
+    if transfer.taps == 1:
+        sent = apart[..., 0, :]
+    else:
+        weights = jnp.stack([tap_weights(connection) for connection in transfer.connections])
+        sent = jnp.sum(apart * weights.astype(rows.dtype), axis=-2)
+    return sent if count > 1 else sent[..., 0, :]
 
 
-def add_arriving(total: jax.Array, arriving: jax.Array, start: int) -> jax.Array:
-    """Adds what a custom transform returned to the sums of its population."""
+def add_arriving(total: jax.Array, arriving: jax.Array, columns: Sequence[int]) -> jax.Array:
+    """Adds what a custom transform returned to the intake of its level.
+
+    Args:
+      total: (*lead, intake).
+      arriving: (*lead, size), or (*lead, n, size) for n connections.
+      columns: the first column of each.
+    """
     total = total.astype(jnp.result_type(total, arriving))
-    return total.at[..., start : start + arriving.shape[-1]].add(arriving)
+    size = arriving.shape[-1]
+    if len(columns) == 1:
+        return total.at[..., columns[0] : columns[0] + size].add(arriving)
+    places = np.concatenate([column + np.arange(size) for column in columns])
+    return total.at[..., places].add(arriving.reshape((*total.shape[:-1], -1)))
 
 
 def sums_of(selection: Selection | None, blocks: Mapping[int, jax.Array]) -> Any:
@@ -217,100 +246,6 @@ def sums_of(selection: Selection | None, blocks: Mapping[int, jax.Array]) -> Any
     if selection is None:
         return None
     return selection({("block", index): sums for index, sums in blocks.items()})
-
-
-def respond(
-    responses: tuple[Response, ...],
-    totals: jax.Array,
-    lead_axes: int,
-    compute: Callable[[str, jax.Array], jax.Array] | None = None,
-) -> jax.Array:
-    """Outputs of a level for its sums: compute, then activation, of each population apart.
-
-    Args:
-      responses: what the level consists of.
-      totals: (*lead, width).
-      lead_axes: 1 for a step, 2 for a sequence; an activation sees (B, size).
-      compute: ``compute(name, total)`` runs the module of a population.
-    """
-    outputs, start = [], 0
-    for response in responses:
-        total = totals[..., start : start + response.width]
-        start += response.width
-        if response.compute is not None:
-            assert compute is not None
-            total = compute(response.compute, total)
-        outputs.append(_activated(response, total, lead_axes))
-    return joined(outputs)
-
-
-def pullback_inputs(
-    responses: tuple[Response, ...], totals: jax.Array
-) -> tuple[jax.Array | None, ...]:
-    """What :func:`respond_backward` needs of the sums of a sequence, for all steps at once.
-
-    Args:
-      responses: what the level consists of; without modules.
-      totals: (T, B, width).
-
-    Returns:
-      For each response (T, B, columns): the slopes where the activation treats every number by
-      itself, otherwise the sums; None where there is no activation.
-    """
-    inputs, start = [], 0
-    for response in responses:
-        own = totals[..., start : start + response.width]
-        start += response.width
-        if response.activation is None:
-            inputs.append(None)
-        elif response.elementwise:
-            _, pull = jax.vjp(lambda z, r=response: _activated(r, z, 2), own)
-            inputs.append(pull(jnp.ones_like(own))[0])
-        else:
-            inputs.append(own)
-    return tuple(inputs)
-
-
-def respond_backward(
-    responses: tuple[Response, ...], inputs: Sequence[jax.Array | None], d_outputs: jax.Array
-) -> jax.Array:
-    """The gradient of one step's sums, (B, width), for that of the outputs; without modules.
-
-    Args:
-      responses: what the level consists of.
-      inputs: of this step, see :func:`pullback_inputs`.
-      d_outputs: (B, width).
-    """
-    d_totals, start = [], 0
-    for response, own in zip(responses, inputs, strict=True):
-        d_output = d_outputs[..., start : start + response.width]
-        start += response.width
-        if own is None:
-            d_totals.append(d_output)
-        elif response.elementwise:
-            d_totals.append(d_output * own)
-        else:
-            _, pull = jax.vjp(lambda z, r=response: _activated(r, z, 1), own)
-            d_totals += pull(d_output)
-    return joined(d_totals)
-
-
-def _activated(response: Response, total: jax.Array, lead_axes: int) -> jax.Array:
-    function = response.activation
-    if function is None:
-        return total
-
-    def activate(x: jax.Array) -> jax.Array:
-        return jnp.asarray(function(x))
-
-    if response.count > 1:
-        apart = total.reshape((*total.shape[:-1], response.count, response.size))
-        activate = jax.vmap(activate, in_axes=1, out_axes=1)
-    else:
-        apart = total
-    for _ in range(lead_axes - 1):
-        activate = jax.vmap(activate)
-    return activate(apart).reshape(total.shape).astype(total.dtype)
 
 
 def ring_state(rings: Mapping[str, tuple[jax.Array, jax.Array]]) -> dict[str, PyTree]:

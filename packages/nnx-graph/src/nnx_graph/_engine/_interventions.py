@@ -75,7 +75,10 @@ class Intervention(nnx.Module):
         value = self.value[...].astype(x.dtype)
         if self.kind == "clamp":
             return value
-        return x + value if self.kind == "stimulate" else x * (1 - value)
+        if self.kind == "stimulate":
+            return x + value
+        lost = (value == 1) & ~jnp.isfinite(x)  # 0 times these would be no number
+        return jnp.where(lost, 0, x) * (1 - value)
 
     def _is_acting(self, step: Array | None) -> Array | None:
         """(B,), or None if it always is."""

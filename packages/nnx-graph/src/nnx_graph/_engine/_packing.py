@@ -4,7 +4,9 @@ Populations are evaluated in *units*: all strongly connected components of one d
 a cycle in one unit and those with one in another. Within a unit they lie side by side in *levels*,
 each of which depends through delay-0 connections on the levels before it alone. Connections into a
 level are computed in *blocks*. A block has one matrix product for all populations that read the
-same; where a level would need many of these, those of equal shape are batched.
+same; where a level would need many of these, those of equal shape are batched. What arrives at a
+level makes up its *intake*: a slot of columns for each population, where everything adds up; of a
+population with an aggregation, a slot for each of its connections comes before.
 """
 
 import dataclasses
@@ -13,12 +15,12 @@ from typing import Any
 
 from jaxtyping import Array
 
-from .._declaration._spec import Activation, Connection
+from .._declaration._spec import Activation, Connection, Named
 from ._plan import Plan
 from ._selection import Piece, Selection
 
-Locate = Callable[[Connection], tuple[Any, int]]
-"""Where a connection's source is found: the array's key and the first column."""
+Locate = Callable[[str, int], tuple[Any, int]]
+"""Where the output of a population of so many steps ago is found: the array's key, first column."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,9 +28,10 @@ class Block:
     """Connections that are computed as one, possibly batched, matrix product.
 
     Attributes:
-      reads: for each of the n products of the batch, its connections' names and source sizes in
-        the order in which the sources are concatenated.
-      destinations: for each product, the populations that its columns belong to, side by side.
+      reads: for each of the n products of the batch, its connections' names and numbers of rows in
+        the order in which the sources are concatenated; rows are the units of the source, as often
+        as the connection has taps.
+      destinations: for each product, the slots that its columns belong to, side by side.
       rows: height of each kernel; sources that are narrower are padded with zeros.
       columns: width of each kernel.
       connections: for each connection its product, first row, place among the reads, first column.
@@ -56,20 +59,52 @@ class Response:
       activation: of one population, or None.
       size: of each population; of all together where the activation treats every number by itself.
       count: number of populations that the activation sees one by one.
-      elementwise: whether the activation treats every number by itself.
-      compute: name of the population whose own module comes first; None where there is none.
+      elementwise: whether the activation treats every number by itself, and nothing comes first.
+      aggregate: how messages are joined; None where everything adds up.
+      messages: number of messages that are joined, for each population.
+      population: name of the population, where it has modules of its own.
+      has_compute: whether one of them comes before the activation.
     """
 
     activation: Activation | None
     size: int
     count: int
     elementwise: bool = False
-    compute: str | None = None
+    aggregate: Named | None = None
+    messages: int = 0
+    population: str | None = None
+    has_compute: bool = False
 
     @property
     def width(self) -> int:
-        """Number of columns."""
+        """Number of columns of the outputs."""
         return self.size * self.count
+
+    @property
+    def intake(self) -> int:
+        """Number of columns of what is responded to: for each population messages, and the rest."""
+        return self.width * (self.messages + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+    """Connections from equal sizes to equal sizes with one module, which is called once.
+
+    Attributes:
+      name: of the first connection; the module goes by it.
+      connections: whose messages the module computes side by side.
+      columns: for each connection, the first column of its slot in the intake of the level.
+      taps: number of taps of each connection.
+      sources: selects what they read from the arrays of one step or sequence, tap by tap.
+      cycle_sources: the same within the scan of a unit with a cycle; None elsewhere.
+    """
+
+    name: str
+    connections: tuple[Connection, ...]
+    columns: tuple[int, ...]
+    taps: int
+    sources: Selection
+    cycle_sources: Selection | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,24 +115,27 @@ class Level:
       index: number of the level in the graph.
       start: its first column among those of its unit.
       width: number of columns.
+      intake_start: the first column of its intake among those of its unit.
+      intake: number of columns of its intake.
       shown: so many columns come first that the rest of the graph, or its user, reads.
-      entering: the columns that anything reaches from outside of the unit, in a cyclic unit.
+      entering: the columns of the intake that anything reaches from outside of the unit.
       entering_start: the first of them among those of the unit.
-      responses: from sums to outputs, from the first column to the last.
+      responses: from intake to outputs, from the first column to the last.
       blocks: indices of the blocks that enter from other units, or from any in a unit without a
         cycle.
       inner_blocks: indices of those from within the unit.
       from_blocks: selects the sums of ``blocks``; None if there are none.
       from_inner_blocks: selects the sums of ``inner_blocks``.
-      into_inner_blocks: for each of ``inner_blocks``, the columns of the level that it computes.
-      transforms: connections from other units, or any in a unit without a cycle, with a module of
-        their own, and their first column.
-      inner_transforms: those from within the unit; also what they read in the scan of the cycle.
+      into_inner_blocks: for each of ``inner_blocks``, the columns of the intake that it computes.
+      transfers: connections from other units, or any in a unit without a cycle, with a module.
+      inner_transfers: those from within the unit.
     """
 
     index: int
     start: int
     width: int
+    intake_start: int
+    intake: int
     shown: int
     entering: Selection
     entering_start: int
@@ -107,8 +145,8 @@ class Level:
     from_blocks: Selection | None
     from_inner_blocks: Selection | None
     into_inner_blocks: tuple[Selection, ...]
-    transforms: tuple[tuple[Connection, int], ...]
-    inner_transforms: tuple[tuple[Connection, int, Piece], ...]
+    transfers: tuple[Transfer, ...]
+    inner_transfers: tuple[Transfer, ...]
 
     @property
     def parts(self) -> tuple[Selection, Selection]:
@@ -173,7 +211,9 @@ class Packing:
         array ``("level", i)``, or in ``("hidden", i)`` if only the unit with a cycle reads it.
       rings: the ring buffers, by name.
       drives: selects what enters each level from outside, by level; for the input populations.
-      locate: where a connection's source is found outside the scan of a cycle.
+      arrivals: where what arrives over a connection, or at a population from outside, is added: by
+        name the level, and the first column in its intake.
+      read: selects what a connection reads, outside the scan of a cycle.
     """
 
     plan: Plan
@@ -182,4 +222,11 @@ class Packing:
     places: Mapping[str, Piece] = dataclasses.field(compare=False, repr=False)
     rings: Mapping[str, Ring] = dataclasses.field(compare=False, repr=False)
     drives: Mapping[int, Selection] = dataclasses.field(compare=False, repr=False)
-    locate: Locate = dataclasses.field(compare=False, repr=False)
+    arrivals: Mapping[str, tuple[int, int]] = dataclasses.field(compare=False, repr=False)
+    read: Callable[[Connection], Selection] = dataclasses.field(compare=False, repr=False)
+
+    @property
+    def transfers(self) -> tuple[Transfer, ...]:
+        """All of them."""
+        levels = [level for unit in self.units for level in unit.levels]
+        return tuple(t for level in levels for t in (*level.transfers, *level.inner_transfers))

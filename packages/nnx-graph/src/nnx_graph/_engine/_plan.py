@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
+from .._declaration._delay import longest
 from .._declaration._order import strong_components, topological_order
 from .._declaration._spec import Connection, GraphSpec, Population
 
@@ -60,7 +61,7 @@ def lower(spec: GraphSpec) -> Plan:
       >>> lower(GraphSpec((a, b), (Connection(src="a", dst="b"), back))).components
       (Component(members=('a', 'b'), cyclic=True),)
     """
-    immediate = [(c.src, c.dst) for c in spec.connections if c.delay == 0]
+    immediate = [(c.src, c.dst) for c in spec.connections if not c.shortest_delay]
     every = [(c.src, c.dst) for c in spec.connections]
     order = topological_order(spec.names, immediate)
     looped = {c.src for c in spec.connections if c.src == c.dst}
@@ -68,8 +69,8 @@ def lower(spec: GraphSpec) -> Plan:
     lengths: dict[str, int] = {}
     for connection in spec.connections:
         incoming[connection.dst].append(connection)
-        if connection.delay:
-            lengths[connection.src] = max(lengths.get(connection.src, 0), connection.delay)
+        if steps := longest(connection.delay):
+            lengths[connection.src] = max(lengths.get(connection.src, 0), steps)
     return Plan(
         spec=spec,
         order=tuple(order),

@@ -71,7 +71,7 @@ class Selection:
             else _columns(arrays[key], start, width)
             for key, start, width in self.pieces
         ]
-        return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
+        return joined(parts)
 
     def _gather(self, arrays: Mapping[Any, Array]) -> Array:
         offsets, total = {}, 0
@@ -85,8 +85,12 @@ class Selection:
             ]
         )
         whole = [arrays[key] for key in self.keys]
-        joined = whole[0] if len(whole) == 1 else jnp.concatenate(whole, axis=-1)
-        return jnp.take(joined, columns, axis=-1, mode="fill", fill_value=0)
+        return jnp.take(joined(whole), columns, axis=-1, mode="fill", fill_value=0)
+
+
+def joined(parts: list[jax.Array]) -> jax.Array:
+    """Puts arrays side by side along the last axis."""
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
 
 
 def add_columns(total: Array, additions: Sequence[tuple[Selection, Array]]) -> Array:
@@ -124,7 +128,7 @@ def add_columns(total: Array, additions: Sequence[tuple[Selection, Array]]) -> A
             if start <= begin and end <= stop:
                 part = part + columns[..., begin - start : end - start]
         parts.append(part)
-    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=-1)
+    return joined(parts)
 
 
 def write_columns(

@@ -90,6 +90,7 @@ def run_sequence(
                 valid,
                 done,
                 rollout_extras,
+                circuit.tap_weights,
             )
             parts.append(part)
         else:

@@ -11,7 +11,8 @@ from flax import nnx
 from jaxtyping import Array, Float, Int, Key
 from nnx_stateful import narrow
 
-from ._constraints import Constraints, FrozenWeight, Structure
+from ._common import FrozenWeight
+from ._constraints import Constraints, Structure
 from ._packing import Block
 
 TRUNCATED_DEVIATION = 0.87962566103423978
@@ -48,6 +49,7 @@ class Weights(nnx.Module):
         self._is_frozen_bias = _structure(frozen_bias)
         self._borrowed = _structure(constraints.borrowed_kernel)
         self._borrowed_bias = _structure(constraints.borrowed_bias)
+        self._taps = _structure(constraints.taps)
 
     @property
     def places(self) -> dict[str, tuple[int, int, int, int]]:
@@ -55,12 +57,15 @@ class Weights(nnx.Module):
         return dict(self.block.connections)
 
     def values(
-        self, common: tuple[Float[Array, " kernels"], Float[Array, " biases"]]
+        self,
+        common: tuple[Float[Array, " kernels"], Float[Array, " biases"]],
+        taps: Float[Array, " all"] | None,
     ) -> tuple[Float[Array, "n rows columns"], Float[Array, "n R columns"]]:
-        """The kernel and bias as they act: borrowed, frozen, with their sign, masked.
+        """The kernel and bias as they act: borrowed, frozen, with their sign, masked, by tap.
 
         Args:
           common: values of the weights that are held in common.
+          taps: the weights of all taps; None to leave them out.
         """
         kernel = _borrow(self.kernel[...], common[0], self._borrowed)
         kernel = _freeze(kernel, self.frozen_kernel, self._is_frozen)
@@ -69,6 +74,10 @@ class Weights(nnx.Module):
             kernel = jnp.where(signs == 0, kernel, signs * jnp.abs(kernel))
         if self._mask is not None:
             kernel = jnp.where(self._mask[...], kernel, 0)
+        if self._taps is not None and taps is not None:
+            index = self._taps[...]
+            weights = jnp.take(taps, jnp.maximum(index, 0), mode="clip").astype(kernel.dtype)
+            kernel = jnp.where(index < 0, kernel, kernel * weights)
         bias = _borrow(self.bias[...], common[1], self._borrowed_bias)
         return kernel, _freeze(bias, self.frozen_bias, self._is_frozen_bias)
 

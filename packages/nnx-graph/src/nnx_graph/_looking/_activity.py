@@ -8,7 +8,16 @@ import numpy as np
 from jaxtyping import Float
 from nnx_stateful import ACTIVATION_KEY
 
-from ._figure import FONT, SMALLEST_FONT, check_matplotlib, inches, new_axes, text_width
+from .._declaration._numbers import whole_number
+from ._figure import (
+    FONT,
+    SMALLEST_FONT,
+    check_axes,
+    check_matplotlib,
+    inches,
+    new_axes,
+    text_width,
+)
 from ._text import printable
 
 Kind = Literal["raster", "trace"]
@@ -51,7 +60,7 @@ def draw_activity(
         metrics of a network that contains one graph.
       ax: matplotlib axes; drawn at their size as it is. None for axes on a pyplot figure of fitting
         size.
-      populations: names of those to draw, in this order; by default all of them.
+      populations: names of those to draw, in this order, or one name; by default all of them.
       kind: ``"raster"`` or ``"trace"``.
       row: of the batch, where the outputs have a batch axis.
 
@@ -61,6 +70,8 @@ def draw_activity(
     Raises:
       ValueError: if a population is not in the recording, there is none at all, lengths differ, an
         output has another number of axes, or the row does not exist; for another ``kind``.
+      TypeError: if the recording is no dict of arrays by population, or another argument is of
+        another kind.
       ImportError: without matplotlib, which ``pip install nnx-graph[drawing]`` brings.
 
     Example:
@@ -69,7 +80,8 @@ def draw_activity(
       >>> draw_activity(out.metrics["populations"])  # doctest: +SKIP
     """
     check_matplotlib("draw_activity")
-    if kind not in _LOWEST:
+    check_axes("draw_activity", ax)
+    if kind not in tuple(_LOWEST):
         raise ValueError(
             f"draw_activity: kind: expected one of {sorted(_LOWEST)}, got {kind!r}; choose one"
         )
@@ -99,7 +111,8 @@ def _outputs(
 ) -> dict[str, Float[np.ndarray, "T size"]]:
     """The outputs of one row, by population."""
     found = _by_population(recording)
-    names = list(found) if populations is None else list(populations)
+    row = whole_number("draw_activity: row", row, 0, "choose a row of the batch")
+    names = _names(found if populations is None else populations)
     if not names:
         raise ValueError(
             "draw_activity: expected at least one population, got none; pass what a graph made by "
@@ -112,15 +125,15 @@ def _outputs(
                 f"draw_activity: populations: expected names in the recording, got {name!r}; "
                 f"there are {list(found)}"
             )
-        output = np.asarray(found[name], float)
         where = f"draw_activity: output of {name!r}"
+        output = _array(where, found[name])
         if output.ndim not in (2, 3):
             raise ValueError(
                 f"{where}: expected shape (T, size) or (T, B, size), got {output.shape}; record "
                 "what unroll returns"
             )
         if output.ndim == 3:
-            if not 0 <= row < output.shape[1]:
+            if row >= output.shape[1]:
                 raise ValueError(
                     f"{where}: expected a row below {output.shape[1]}, got {row}; choose a row"
                 )
@@ -134,8 +147,35 @@ def _outputs(
     return outputs
 
 
-def _by_population(recording: Mapping[str, Any]) -> dict[str, Any]:
+def _names(populations: Any) -> list[str]:
+    if isinstance(populations, str):
+        return [populations]
+    if not isinstance(populations, Iterable):
+        raise TypeError(
+            f"draw_activity: populations: expected names, got {populations!r} of type "
+            f"{type(populations).__name__}; pass a list"
+        )
+    return list(populations)
+
+
+def _array(where: str, output: Any) -> np.ndarray:
+    try:
+        return np.asarray(output, float)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{where}: expected an array (T, size) or (T, B, size), got {type(output).__name__}; "
+            "pass the outputs by population, out.metrics['populations']"
+        ) from error
+
+
+def _by_population(recording: Any) -> dict[str, Any]:
     """Whatever the form of the recording, the outputs by name of the population."""
+    if not isinstance(recording, Mapping):
+        raise TypeError(
+            "draw_activity: expected a dict of outputs by population, got "
+            f"{type(recording).__name__}; pass out.metrics['populations'] of a graph that "
+            "with_recording made"
+        )
     found = {
         name: entry[ACTIVATION_KEY]
         if isinstance(entry, Mapping) and ACTIVATION_KEY in entry

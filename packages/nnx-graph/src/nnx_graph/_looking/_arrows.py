@@ -1,35 +1,38 @@
 """Arrows along curves, and the outlines of boxes, as patches of matplotlib."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ._curves import Box, Point, Segment
+from ._marks import Head
 
 Curve = tuple[Segment, ...]
 
+_BAR_FROM, _BAR_TO = 0.5, 0.25  # of the length of a head, before the box
+
 
 def arrow(
-    curve: Curve, *, head: float, both: bool, width: float, dashed: bool, **look: Any
+    curve: Curve, *, heads: Sequence[Head], head: float, width: float, dashed: bool, **look: Any
 ) -> list[Any]:
     """Returns the patches of an arrow.
 
     Args:
       curve: from its source to its destination, in the unit of the axes.
-      head: length of the head, in the same unit.
-      both: whether it has a head at each end.
+      heads: that at its destination, and that at its source if there is one.
+      head: length of a head, in the same unit.
       width: of the line, in points.
       dashed: whether the line is; the heads are not.
-      **look: options of every patch.
+      **look: options of every patch, among them ``color``.
     """
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    patches = [_head(curve[-1], head, look)]
-    curve = _shortened(curve, head)
-    if both:
-        curve = reverse(curve)
-        patches.append(_head(curve[-1], head, look))
-        curve = _shortened(curve, head)
+    patches = []
+    for place, kind in enumerate(heads):
+        curve = reverse(curve) if place else curve
+        patches.append(_head(curve[-1], kind, head, width, look))
+        curve = _shortened(curve, head * (_BAR_FROM if kind == "bar" else 1.0))
     points = [curve[0][0], *(point for segment in curve for point in segment[1:])]
     path = Path(points, [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)])
     style = (0, (4, 2)) if dashed else "-"
@@ -57,18 +60,27 @@ def outline(box: Box, role: str, **look: Any) -> Any:
     return FancyBboxPatch((left, box.y - half), box.width, box.height, boxstyle=style, **look)
 
 
-def _head(segment: Segment, length: float, look: dict[str, Any]) -> Any:
+def _head(segment: Segment, kind: Head, length: float, width: float, look: dict[str, Any]) -> Any:
     """The head of an arrow that ends with the segment."""
     from matplotlib.patches import Polygon
 
     (x, y), (u, v) = segment[-1], _heading(segment)
-    back, half = (x - length * u, y - length * v), 0.4 * length
-    corners = [
-        (x, y),
-        (back[0] - half * v, back[1] + half * u),
-        (back[0] + half * v, back[1] - half * u),
-    ]
-    return Polygon(corners, closed=True, linewidth=0, **look)
+
+    def corner(back: float, aside: float) -> Point:
+        return (
+            x - back * length * u - aside * length * v,
+            y - back * length * v + aside * length * u,
+        )
+
+    if kind == "bar":
+        ends = [(_BAR_FROM, 0.4), (_BAR_FROM, -0.4), (_BAR_TO, -0.4), (_BAR_TO, 0.4)]
+        return Polygon([corner(*end) for end in ends], closed=True, linewidth=0, **look)
+    corners = [corner(0.0, 0.0), corner(1.0, 0.4), corner(1.0, -0.4)]
+    if kind == "arrow":
+        return Polygon(corners, closed=True, linewidth=0, **look)
+    outline = {"facecolor": "white", "edgecolor": look["color"], "linewidth": 0.8 * width}
+    rest = {name: value for name, value in look.items() if name != "color"}
+    return Polygon(corners, closed=True, joinstyle="miter", **outline, **rest)
 
 
 def _heading(segment: Segment) -> Point:

@@ -6,25 +6,40 @@ from typing import Any
 from .._declaration._spec import GraphSpec, Population
 from ._arrows import Curve, arrow, outline, reverse
 from ._curves import Point, point_on
-from ._figure import FONT, SMALLEST_FONT, check_matplotlib, inches, new_axes, text_width
+from ._figure import (
+    FONT,
+    SMALLEST_FONT,
+    check_axes,
+    check_matplotlib,
+    inches,
+    new_axes,
+    text_width,
+)
 from ._style import COLOUR, EDGE, FACE, Style
-from ._text import printable, role_of
+from ._text import population_label, role_of
 from ._wiring import Page, Wire, Wiring
 
 _PADDING = 0.09  # inches between a name and the ends of its box
 _MARGIN = 0.12  # inches around everything
+_SMALLER = 0.85  # of the font of names is that of labels
+_ASIDE = 0.12  # inches between a curve and a long label for which there is no room on it
 _LEGEND_ROW, _LEGEND_COLUMN = 0.18, 0.95  # inches
 _NARROWEST, _LARGEST = 4.8, 20.0  # inches of a figure that is made here
+
+Place = tuple[float, float, float]
+"""Where the middle of a label is, and how much farther than a digit it reaches to each side."""
 
 
 def draw_graph(graph: Any, ax: Any = None) -> Any:
     """Draws populations from left to right with the connections between them.
 
-    Boxes hold name and size, inputs are blue and rounded, outputs orange and pointed. What leads
-    back, which closes cycles, is red and dashed; the number on a connection is its delay in steps.
-    A graph of more than 60 connections is drawn with thin lines: one for all connections between
-    two populations, violet where they go both ways, the wider the longer their delay. A legend
-    says so.
+    Boxes hold name, size and, where it is not the sum, the aggregation; inputs are blue and
+    rounded, outputs orange and pointed. What leads back, which closes cycles, is red and dashed.
+    Beside a connection are its delay in steps, its connectivity, "frozen", and "=" with the name
+    under which weights are shared. Where a population has a sign, what leaves inhibitory ones ends
+    in a bar, and what leaves those without a sign in an open head. A graph of more than 60
+    connections is drawn with thin lines without such labels: one for all connections between two
+    populations, violet where they go both ways, the wider the longer their delay. A legend says so.
 
     Args:
       graph: a graph, finalized or not.
@@ -35,7 +50,7 @@ def draw_graph(graph: Any, ax: Any = None) -> Any:
       The axes.
 
     Raises:
-      TypeError: if ``graph`` is not a PopulationGraph.
+      TypeError: if ``graph`` is not a PopulationGraph, or ``ax`` no axes.
       ValueError: if it has no populations.
       ImportError: without matplotlib, which ``pip install nnx-graph[drawing]`` brings.
 
@@ -51,10 +66,12 @@ def draw_graph(graph: Any, ax: Any = None) -> Any:
     if not spec.populations:
         raise ValueError("draw_graph: expected at least one population, got none; add some")
     check_matplotlib("draw_graph")
+    check_axes("draw_graph", ax)
     style = Style.of(spec)
-    names = {p.name: f"{printable(p.name)} ({p.size})" for p in spec.populations}
+    names = {p.name: population_label(p) for p in spec.populations}
     widths = {name: text_width(text) + 2 * _PADDING for name, text in names.items()}
-    wiring = Wiring(spec, style.wires, widths)
+    labels = [_SMALLER * text_width(wire.label) for wire in style.wires]
+    wiring = Wiring(spec, style.wires, widths, labels)
     if ax is None:
         ax = _new_axes(wiring.page(), len(style.legend(spec)))
     canvas = _Canvas(ax, wiring, style, spec)
@@ -108,12 +125,12 @@ class _Canvas:
         )
 
     def draw_wires(self) -> None:
-        style, labels = self._style, list[Point]()
+        style, labels = self._style, list[Place]()
         for wire, curve in zip(style.wires, self._page.curves, strict=True):
             patches = arrow(
                 curve,
+                heads=style.heads(wire),
                 head=style.head(wire),
-                both=wire.direction == "both",
                 width=style.width(wire) * min(1.0, self._scale),
                 dashed=style.dashed(wire),
                 color=COLOUR[wire.direction],
@@ -122,7 +139,7 @@ class _Canvas:
             )
             for patch in patches:
                 self._ax.add_patch(patch)
-            if style.labelled and wire.delay:
+            if wire.label:
                 self._label(wire, curve, labels)
 
     def draw_legend(self) -> None:
@@ -138,40 +155,52 @@ class _Canvas:
                 columnspacing=1.2,
             )
 
-    def _label(self, wire: Wire, curve: Curve, taken: list[Point]) -> None:
-        """Writes a delay beside or on its curve, where there is none yet, near the quieter end."""
+    def _label(self, wire: Wire, curve: Curve, taken: list[Place]) -> None:
+        """Writes a label beside or on its curve, where there is none yet, near the quieter end."""
         room = 1.3 * self._font / 72 / self._scale
-        x, y = _free_place(self._label_places(wire, curve), taken, room)
-        taken.append((x, y))
+        shape = "circle" if wire.label.isdigit() else "square"
+        beyond = max(0.0, _SMALLER * (text_width(wire.label) - text_width("0")) / 2)
+        places = [(x, y, beyond) for x, y in self._label_places(wire, curve)]
+        x, y, _ = place = _free_place(places, taken, room)
+        taken.append(place)
         self._ax.text(
             x,
             y,
-            str(wire.delay),
+            wire.label,
             ha="center",
             va="center",
-            fontsize=0.85 * self._font,
+            fontsize=_SMALLER * self._font,
             color=COLOUR[wire.direction],
+            parse_math=False,
             zorder=2,
-            bbox={"boxstyle": "circle,pad=0.1", "facecolor": "white", "edgecolor": "none"},
+            bbox={"boxstyle": f"{shape},pad=0.1", "facecolor": "white", "edgecolor": "none"},
         )
 
     def _label_places(self, wire: Wire, curve: Curve) -> list[Point]:
         if len({x for x, _ in curve[0]}) == 1:  # straight up or down
             x, y = point_on(curve[0], 0.5)
-            return [(x - 0.07 if x < self._page.boxes[wire.src].x else x + 0.07, y)]
+            aside = max(0.07, 0.02 + _SMALLER * text_width(wire.label) / 2)
+            return [(x - aside if x < self._page.boxes[wire.src].x else x + aside, y)]
         if wire.src == wire.dst:
             return [point_on(curve[0], 0.5)]
         degree = self._style.degrees
         if degree[wire.src] > degree[wire.dst]:
             curve = reverse(curve)
-        return [point_on(s, t) for s in (curve[0], curve[-1]) for t in (0.35, 0.5, 0.2, 0.65)]
+        on = [point_on(s, t) for s in (curve[0], curve[-1]) for t in (0.35, 0.5, 0.2, 0.65)]
+        if wire.label.isdigit():
+            return on
+        return on + [(x, y + aside) for aside in (_ASIDE, -_ASIDE) for x, y in on]
 
 
-def _free_place(places: list[Point], taken: list[Point], room: float) -> Point:
+def _free_place(places: list[Place], taken: list[Place], room: float) -> Place:
     """The first place that is far enough from those taken, or the farthest."""
 
-    def distance(place: Point) -> float:
-        return min((math.dist(place, other) for other in taken), default=math.inf)
+    def between(one: Place, other: Place) -> float:
+        apart = abs(one[0] - other[0]) - one[2] - other[2]
+        return math.hypot(max(0.0, apart), one[1] - other[1])
+
+    def distance(place: Place) -> float:
+        return min((between(place, other) for other in taken), default=math.inf)
 
     free = [place for place in places if distance(place) >= room]
     return free[0] if free else max(places, key=distance)

@@ -17,6 +17,23 @@ def check_matplotlib(owner: str) -> None:
         ) from error
 
 
+def check_axes(owner: str, ax: Any) -> None:
+    """Raises TypeError unless it is axes of matplotlib, or None."""
+    from matplotlib.axes import Axes
+    from matplotlib.figure import FigureBase
+
+    if ax is None or isinstance(ax, Axes):
+        return
+    hint = "pass what pyplot.subplots() returns as its second value, or leave it out"
+    if isinstance(ax, FigureBase):
+        hint = "pass figure.add_subplot()"
+    elif hasattr(ax, "flat"):
+        hint = "pass one of them"
+    raise TypeError(
+        f"{owner}: expected ax to be axes of matplotlib, or None, got {type(ax).__name__}; {hint}"
+    )
+
+
 def new_axes(
     width: float, height: float, margins: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 ) -> Any:

@@ -25,9 +25,9 @@ class Layout:
 def lay_out(spec: GraphSpec) -> Layout:
     """Places each population right of what feeds it, as far as cycles allow.
 
-    Connections without delay lead right, and so do those that are part of no cycle. Where only
-    delayed connections of a cycle arrive, the nearest source decides: the levels of a recurrent
-    network are distances from its inputs.
+    Connections whose shortest delay is 0 lead right, and so do those that are part of no cycle.
+    Where only delayed connections of a cycle arrive, the nearest source decides: the levels of a
+    recurrent network are distances from its inputs.
 
     Args:
       spec: the declaration; one with a cycle of delay 0 is laid out too, so that it can be seen.
@@ -47,7 +47,9 @@ def lay_out(spec: GraphSpec) -> Layout:
     components = strong_components(spec.names, edges)
     home = {name: number for number, group in enumerate(components) for name in group}
     strict = [(a, b) for a, b in edges if home[a] != home[b]]
-    strict += _without_cycles(spec, [(c.src, c.dst) for c in spec.connections if c.delay == 0])
+    strict += _without_cycles(
+        spec, [(c.src, c.dst) for c in spec.connections if not c.shortest_delay]
+    )
     fed = {b for _, b in edges}
     starts = [p.name for p in spec.populations if p.input_from is not None or p.name not in fed]
     order = [*starts, *(name for group in components for name in group)]

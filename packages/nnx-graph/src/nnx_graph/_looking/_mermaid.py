@@ -4,18 +4,23 @@ import re
 
 from .._declaration._spec import GraphSpec
 from ._layout import lay_out
-from ._text import printable, role_of
+from ._marks import connection_label, heads_by_source
+from ._text import population_label, printable, role_of
 
 _SHAPES = {"input": '(["{}"])', "internal": '["{}"]', "output": '{{{{"{}"}}}}'}
+_FORWARD = {"arrow": "-->", "bar": "--o", "open": "-->"}  # Mermaid has no bars and no open heads
+_BACKWARD = {"arrow": "-.->", "bar": "-.-o", "open": "-.->"}
 
 
 def to_mermaid(spec: GraphSpec) -> str:
     """Returns a flowchart from left to right.
 
-    Labels hold name and size, inputs are rounded and outputs hexagons. The number on an arrow is
-    its delay in steps; arrows that lead back, which close cycles, are dotted. Names may contain
-    anything: nodes are called ``p0``, ``p1``, ... in the order of declaration. Mermaid itself
-    draws up to 500 arrows unless it is told otherwise.
+    Labels hold name, size and, where it is not the sum, the aggregation; inputs are rounded and
+    outputs hexagons. An arrow bears its delay in steps, its connectivity, "frozen", and "=" with
+    the name under which weights are shared; arrows that lead back, which close cycles, are dotted,
+    and those from inhibitory populations end in a circle. Names may contain anything: nodes are
+    called ``p0``, ``p1``, ... in the order of declaration. Mermaid itself draws up to 500 arrows
+    unless it is told otherwise.
 
     Args:
       spec: the declaration.
@@ -34,13 +39,15 @@ def to_mermaid(spec: GraphSpec) -> str:
     ids = {name: f"p{number}" for number, name in enumerate(spec.names)}
     backward = lay_out(spec).backward
     lines = ["flowchart LR"]
+    heads = heads_by_source(spec)
     for p in spec.populations:
-        label = f"{_escaped(p.name)} ({p.size})"
+        label = population_label(p, _escaped)
         lines.append(f"    {ids[p.name]}{_SHAPES[role_of(p)].format(label)}")
     for c in spec.connections:
-        arrow = "-.->" if c.name in backward else "-->"
-        delay = f"|{c.delay}|" if c.delay else ""
-        lines.append(f"    {ids[c.src]} {arrow}{delay} {ids[c.dst]}")
+        arrow = (_BACKWARD if c.name in backward else _FORWARD)[heads[c.src]]
+        label = connection_label(c, _escaped)
+        quoted = label if label.isdigit() else f'"{label}"'
+        lines.append(f"    {ids[c.src]} {arrow}{f'|{quoted}|' if label else ''} {ids[c.dst]}")
     return "\n".join(lines) + "\n"
 
 

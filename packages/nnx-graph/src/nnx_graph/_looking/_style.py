@@ -3,9 +3,11 @@
 import dataclasses
 import functools
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from .._declaration._spec import GraphSpec
+from ._marks import Head, heads_by_source
 from ._text import role_of
 from ._wiring import Wire, make_wires
 
@@ -16,6 +18,11 @@ EDGE = "#44546a"
 COLOUR = {"forward": EDGE, "backward": "#c0392b", "both": "#7d3c98"}
 _SAYS = {"forward": "forward", "backward": "leads back", "both": "both ways"}
 _LINE_WIDTHS = (0.5, 0.9, 1.3, 1.9)  # points, from short delays to long ones
+_ENDS: dict[Head, tuple[str, dict[str, Any]]] = {
+    "arrow": ("excitatory", {"marker": ">", "markersize": 5}),
+    "bar": ("inhibitory", {"marker": "|", "markersize": 7, "markeredgewidth": 2}),
+    "open": ("either sign", {"marker": ">", "markersize": 5, "markerfacecolor": "white"}),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +33,13 @@ class Style:
       wires: the lines.
       labelled: whether delays are numbers; line widths otherwise.
       longest: for each line width in use, the longest delay that it stands for.
+      ends: the head of the arrows that leave each population.
     """
 
     wires: tuple[Wire, ...]
     labelled: bool
     longest: tuple[int, ...]
+    ends: Mapping[str, Head]
 
     @classmethod
     def of(cls, spec: GraphSpec) -> "Style":
@@ -40,7 +49,7 @@ class Style:
         delays = sorted({wire.delay for wire in wires})
         count = min(len(delays), len(_LINE_WIDTHS))
         last = [delays[(len(delays) * (part + 1)) // count - 1] for part in range(count)]
-        return cls(wires, labelled, tuple(last))
+        return cls(wires, labelled, tuple(last), heads_by_source(spec))
 
     @property
     def alpha(self) -> float:
@@ -58,6 +67,10 @@ class Style:
             return 1.0
         rank = next(rank for rank, longest in enumerate(self.longest) if wire.delay <= longest)
         return _LINE_WIDTHS[rank]
+
+    def heads(self, wire: Wire) -> tuple[Head, ...]:
+        """The head at the destination of a line, and that at its source if it has one."""
+        return (self.ends[wire.src], self.ends[wire.dst])[: 1 + (wire.direction == "both")]
 
     def head(self, wire: Wire) -> float:
         """Length of the head of an arrow, in inches at full size."""
@@ -92,6 +105,13 @@ class Style:
         elif any(wire.delay for wire in self.wires):
             number: dict[str, Any] = {"linestyle": "", "marker": "$2$", "color": EDGE}
             handles.append(Line2D([], [], label="delay (steps)", **number))
+        if self.labelled and any(c.share for c in spec.connections):
+            equal: dict[str, Any] = {"linestyle": "", "marker": "$=$", "color": EDGE}
+            handles.append(Line2D([], [], label="shared", markeredgewidth=0.2, **equal))
+        if any(population.sign for population in spec.populations):
+            used = {head for wire in self.wires for head in self.heads(wire)}
+            for text, look in (_ENDS[head] for head in _ENDS if head in used):
+                handles.append(Line2D([], [], linestyle="", color=EDGE, label=text, **look))
         return handles
 
     def _spans(self) -> dict[int, str]:

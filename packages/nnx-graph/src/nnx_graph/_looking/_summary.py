@@ -9,16 +9,15 @@ import jax
 import numpy as np
 from flax import nnx
 
-from .._data._kinds import KINDS
 from .._declaration._connectivity import LowRank, mask_of
+from .._declaration._delay import Delay, LearnableDelay, label
+from .._declaration._kinds import kind_name
 from .._declaration._order import strong_components
 from .._declaration._registry import name_of_activation
 from .._declaration._spec import Activation, Connection, GraphSpec, Population
 from .._engine._circuit import Circuit
 from ._table import Cell, Table
 from ._text import function_name, module_name, role_of
-
-_KIND_NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,10 +31,12 @@ class PopulationSummary:
       activation: its name; None for the identity.
       compute: name or class of its own module; None for none.
       sign: of all weights that leave it by linear maps; None for either.
+      aggregate: how what arrives is joined, by name; None for the sum.
       level: within a step a level waits for the levels before it alone; None before finalize.
       cycle: a number that it shares with the populations which it reaches, over connections of
         any delay, and which reach it; None if its output never comes back.
-      parameters: how many numbers of the compute module are trained; None before finalize.
+      parameters: how many numbers of the compute module and of the aggregation are trained; None
+        before finalize.
       buffer_bytes: of its past outputs in a ring buffer, per batch row; None before finalize.
     """
 
@@ -45,6 +46,7 @@ class PopulationSummary:
     activation: str | None
     compute: str | None
     sign: str | None
+    aggregate: str | None
     level: int | None
     cycle: int | None
     parameters: int | None
@@ -59,20 +61,20 @@ class ConnectionSummary:
       name: ``src->dst``, and ``src->dst#index`` for further parallel ones.
       src: name of the source.
       dst: name of the destination.
-      delay: in steps.
+      delay: in steps, as declared.
       transform: name or class of its own module; None for a linear map.
       connectivity: which units the linear map connects, as graphs in data name it; None for all.
       share: name under which it shares the weights of the linear map; None for own ones.
       frozen: whether the linear map keeps its initial weights.
       shape: sizes of source and destination.
-      parameters: how many numbers of the linear map, with its bias, or of the module are trained;
-        of a module None before finalize.
+      parameters: how many numbers of the linear map, with its bias, or of the module, and of the
+        delay are trained; of a module None before finalize.
     """
 
     name: str
     src: str
     dst: str
-    delay: int
+    delay: Delay
     transform: str | None
     connectivity: str | None
     share: str | None
@@ -139,20 +141,21 @@ class GraphSummary:
         return tables
 
 
-_POPULATION = ("population", "size", "role", "activation", "compute", "sign", "level", "cycle")
-_POPULATION += ("parameters", "bytes per row")
+_POPULATION = ("population", "size", "role", "aggregate", "activation", "compute", "sign")
+_POPULATION += ("level", "cycle", "parameters", "bytes per row")
 _CONNECTION = ("connection", "delay", "transform", "connectivity", "share", "frozen", "shape")
 _CONNECTION += ("parameters",)
 
 
 def _population_cells(row: PopulationSummary) -> tuple[Cell, ...]:
-    cells = [row.name, row.size, row.role, row.activation, row.compute, row.sign, row.level]
-    return (*cells, row.cycle, row.parameters or None, row.buffer_bytes or None)
+    cells = [row.name, row.size, row.role, row.aggregate, row.activation, row.compute, row.sign]
+    return (*cells, row.level, row.cycle, row.parameters or None, row.buffer_bytes or None)
 
 
 def _connection_cells(row: ConnectionSummary) -> tuple[Cell, ...]:
     frozen = "frozen" if row.frozen else None
-    cells = [row.name, row.delay, row.transform or "linear", row.connectivity, row.share, frozen]
+    delay = row.delay if isinstance(row.delay, int) else label(row.delay)
+    cells = [row.name, delay, row.transform or "linear", row.connectivity, row.share, frozen]
     return (*cells, "{} to {}".format(*row.shape), row.parameters)
 
 
@@ -173,12 +176,11 @@ def summarize(spec: GraphSpec, circuit: Circuit | None) -> GraphSummary:
     if circuit is None:
         return GraphSummary(populations, connections, None, None, None)
     linear = {
-        (c.share, "" if c.share else c.name): c.parameters
-        for c in connections
-        if c.transform is None
+        (c.share, "" if c.share else c.name): _linear_parameters(c, (sizes[c.src], sizes[c.dst]))
+        for c in spec.connections
+        if not c.has_transform
     }
-    parameters = sum(number or 0 for number in linear.values())
-    parameters += _parameters(*circuit.groups.values())
+    parameters = sum(linear.values()) + _parameters(*circuit.groups.values(), circuit.delays)
     buffers = sum(population.buffer_bytes or 0 for population in populations)
     return GraphSummary(populations, connections, parameters, _parameters(circuit), buffers)
 
@@ -202,8 +204,8 @@ def _population_summary(
         level = array[1]  # of ("level", number), or of another array of the same level
         length = circuit.packing.plan.ring_lengths.get(name, 0)
         buffer_bytes = length * population.size * np.dtype(circuit.float_type).itemsize
-        computes = circuit.groups.get("computes")
-        parameters = _parameters(computes.children[name]) if computes and population.compute else 0
+        modules = circuit.aggregates, circuit.computes
+        parameters = _parameters(*(m.children[name] for m in modules if m and name in m.children))
     return PopulationSummary(
         name=name,
         size=population.size,
@@ -211,6 +213,7 @@ def _population_summary(
         activation=None if activation is None else _activation_name(activation),
         compute=module_name(population.compute),
         sign=population.sign,
+        aggregate=module_name(population.aggregate),
         level=level,
         cycle=cycle,
         parameters=parameters,
@@ -222,19 +225,22 @@ def _connection_summary(
     connection: Connection, sizes: dict[str, int], circuit: Circuit | None
 ) -> ConnectionSummary:
     src, dst = sizes[connection.src], sizes[connection.dst]
+    delay, parameters = connection.delay, None
     if not connection.has_transform:
         parameters = _linear_parameters(connection, (src, dst))
-    elif circuit is None:
-        parameters = None
-    else:
-        parameters = _parameters(circuit.groups["transforms"].children[connection.name])
+    elif circuit is not None:
+        transform = circuit.transform_of(connection)
+        assert transform is not None
+        parameters = _parameters(transform)
+    if parameters is not None and isinstance(delay, LearnableDelay):
+        parameters += src if delay.per_unit else 1
     return ConnectionSummary(
         name=connection.name,
         src=connection.src,
         dst=connection.dst,
-        delay=connection.delay,
+        delay=delay,
         transform=module_name(connection.transform),
-        connectivity=_KIND_NAMES.get(type(connection.connectivity)),
+        connectivity=kind_name(connection.connectivity),
         share=connection.share,
         frozen=connection.frozen,
         shape=(src, dst),

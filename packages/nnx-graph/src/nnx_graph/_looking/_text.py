@@ -43,6 +43,22 @@ def module_name(module: Named | Unnamed | None) -> str | None:
     return module.class_name if isinstance(module, Unnamed) else module.name
 
 
+def population_label(population: Population, escaped: Callable[[str], str] = printable) -> str:
+    """Name and size, and the aggregation where it is not the sum.
+
+    Args:
+      population: to be described.
+      escaped: applied to what users name.
+
+    Example:
+      >>> population_label(Population(name="hand", size=4, aggregate=Named("max")))
+      'hand (4, max)'
+    """
+    aggregate = module_name(population.aggregate)
+    beside = "" if aggregate is None else f", {escaped(aggregate)}"
+    return f"{escaped(population.name)} ({population.size}{beside})"
+
+
 def role_of(population: Population) -> str:
     """``input``, ``output`` or ``internal``.
 

@@ -3,12 +3,14 @@
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from .._declaration._delay import longest
 from .._declaration._spec import Connection, GraphSpec
 from ._curves import LOOP, LOOP_STEP, PORT, Box, Frame, Segment, make_curves
 from ._layout import Layout, lay_out
+from ._marks import connection_label
 from ._placement import Item, place
 
 Direction = Literal["forward", "backward", "both"]
@@ -17,6 +19,8 @@ _BOX, _TALLEST_BOX = 0.21, 2.0  # height of a box, and of one where many wires e
 _BETWEEN, _BETWEEN_CONNECTED = 0.13, 0.2  # between boxes of a column
 _LANE = 0.035  # on each side of a wire that passes a column
 _GAP, _WIDEST_GAP = 0.42, 1.2  # between columns, and where many wires pass
+_AROUND_LABEL = 1.6  # so many times its width has the gap in which a label is
+_WIDEST_FOR_LABELS = 1.8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +32,14 @@ class Wire:
       dst: name of the destination.
       delay: in steps; the longest one of several.
       direction: whether it leads along the levels, back, or stands for one of each.
+      label: what is written beside it; "" for several that are drawn as one.
     """
 
     src: str
     dst: str
     delay: int
     direction: Direction
+    label: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,14 +71,18 @@ def make_wires(spec: GraphSpec, merged: bool) -> tuple[Wire, ...]:
       >>> populations = tuple(Population(name=name, size=1) for name in "ab")
       >>> there, back = Connection(src="a", dst="b"), Connection(src="b", dst="a", delay=1)
       >>> make_wires(GraphSpec(populations, (there, back)), merged=True)
-      (Wire(src='a', dst='b', delay=1, direction='both'),)
+      (Wire(src='a', dst='b', delay=1, direction='both', label=''),)
     """
     layout = lay_out(spec)
     groups: dict[object, list[Connection]] = {}
     for connection in spec.connections:
         ends = frozenset((connection.src, connection.dst))
         groups.setdefault(ends if merged else connection.name, []).append(connection)
-    return tuple(_wire(group, layout) for group in groups.values())
+    wires = [_wire(group, layout) for group in groups.values()]
+    if merged:
+        return tuple(wires)
+    labels = map(connection_label, spec.connections)
+    return tuple(dataclasses.replace(w, label=x) for w, x in zip(wires, labels, strict=True))
 
 
 def _wire(connections: list[Connection], layout: Layout) -> Wire:
@@ -80,7 +90,7 @@ def _wire(connections: list[Connection], layout: Layout) -> Wire:
     first = (forward or connections)[0]
     ends = {(c.src, c.dst) for c in connections}
     direction: Direction = "both" if len(ends) > 1 else "forward" if forward else "backward"
-    return Wire(first.src, first.dst, max(c.delay for c in connections), direction)
+    return Wire(first.src, first.dst, max(longest(c.delay) for c in connections), direction)
 
 
 class Wiring:
@@ -90,9 +100,16 @@ class Wiring:
       spec: the declaration.
       wires: what to draw, from :func:`make_wires`.
       widths: width of the box of each population.
+      labels: width of the label of each wire; none if left out.
     """
 
-    def __init__(self, spec: GraphSpec, wires: tuple[Wire, ...], widths: Mapping[str, float]):
+    def __init__(
+        self,
+        spec: GraphSpec,
+        wires: tuple[Wire, ...],
+        widths: Mapping[str, float],
+        labels: Sequence[float] | None = None,
+    ):
         levels = lay_out(spec).levels
         self._widths = widths
         self._tall = _box_heights(levels, wires)
@@ -111,7 +128,7 @@ class Wiring:
             max(widths[item] for item in column if isinstance(item, str))
             for column in self._placement.columns
         ]
-        self._gaps = self._find_gaps()
+        self._gaps = self._find_gaps([0.0] * len(wires) if labels is None else labels)
 
     def page(self, width: float = 0.0, height: float = 0.0) -> Page:
         """Returns boxes and curves; the wider or higher the page, the more room between them."""
@@ -146,15 +163,21 @@ class Wiring:
             number += wire.src != wire.dst
         return routes
 
-    def _find_gaps(self) -> list[float]:
-        """Room right of each column, more where many wires pass; little right of the last one."""
+    def _find_gaps(self, labels: Sequence[float]) -> list[float]:
+        """Room right of each column, for what passes and its labels; little right of the last."""
         passing: Counter[int] = Counter()
-        for route in self._routes:
+        count = len(self._wide)
+        least = [0.0] * count
+        for route, label in zip(self._routes, labels, strict=True):
             columns = [self._home[item] for item in route]
             if route[0] != route[-1]:
                 passing.update(min(pair) for pair in itertools.pairwise(columns))
-        count = len(self._wide)
+                for column in (min(columns[:2]), min(columns[-2:])):
+                    least[column] = max(least[column], _AROUND_LABEL * label)
         gaps = [min(_WIDEST_GAP, _GAP + 0.012 * passing[column]) for column in range(count)]
+        gaps = [
+            max(gap, min(_WIDEST_FOR_LABELS, room)) for gap, room in zip(gaps, least, strict=True)
+        ]
         return [*gaps[:-1], gaps[-1] if passing[count - 1] else 0.01]
 
 

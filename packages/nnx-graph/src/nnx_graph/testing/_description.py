@@ -1,11 +1,12 @@
 """Graphs as data: what a test draws or writes down, and how a graph is built from it."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from flax import nnx
 
-from .._declaration._spec import Connection, Population
+from .._declaration._spec import Connection, Population, Unnamed
 from .._graph import PopulationGraph
 from ._probe import LeakyProbe
 
@@ -16,7 +17,8 @@ class GraphDescription:
 
     Attributes:
       populations: in the order of declaration; one with a compute gets a LeakyProbe.
-      connections: in the order of declaration; one with a transform gets a LeakyProbe.
+      connections: in the order of declaration; one with a transform gets a LeakyProbe, the same
+        for equal sizes if it is an instance with a number.
     """
 
     populations: tuple[Population, ...]
@@ -64,15 +66,18 @@ def build_graph(
     """
     graph = PopulationGraph(nnx.Rngs(seed))
     probes = {name: LeakyProbe(*sizes) for name, sizes in description.probes.items()}
+    shared: dict[tuple[int, int], LeakyProbe] = {}
+    for c in description.connections:
+        if isinstance(c.transform, Unnamed) and c.transform.instance is not None:
+            probes[c.name] = shared.setdefault(description.probes[c.name], probes[c.name])
     for p in description.populations:
+        own: dict[str, Any] = {"activation": p.activation, "aggregate": p.aggregate}
         if p.input_from is not None:
-            graph.add_input(p.name, p.size, input_from=p.input_from, activation=p.activation)
+            graph.add_input(p.name, p.size, input_from=p.input_from, **own)
         elif p.output_to is not None:
-            graph.add_output(p.name, p.size, output_to=p.output_to, activation=p.activation)
+            graph.add_output(p.name, p.size, output_to=p.output_to, **own)
         else:
-            graph.add_population(
-                p.name, p.size, activation=p.activation, compute=probes.get(p.name)
-            )
+            graph.add_population(p.name, p.size, compute=probes.get(p.name), **own)
     for c in description.connections:
         graph.connect(c.src, c.dst, delay=c.delay, transform=probes.get(c.name))
     graph.finalize()

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from .._declaration._delay import LearnableDelay
 from .._declaration._spec import Connection, Population
 from .._engine._interventions import Intervention
 from .._graph import PopulationGraph
@@ -24,6 +25,31 @@ NUMPY_ACTIVATIONS: dict[Any, Callable[[np.ndarray], np.ndarray]] = {
     nnx.tanh: np.tanh,
 }
 """The activations that the interpreter knows, with their NumPy twins."""
+
+
+def _gated(module: Any, messages: np.ndarray) -> np.ndarray:
+    kernel, bias = np.asarray(module.kernel[...], float), np.asarray(module.bias[...], float)
+    return np.sum(messages / (1 + np.exp(-(messages @ kernel + bias))), axis=0)
+
+
+def _attention(module: Any, messages: np.ndarray) -> np.ndarray:
+    parts = (module.query, module.key, module.value)
+    query, key, value = (np.asarray(part[...], float) for part in parts)
+    heads = []
+    for head, asked in enumerate(query):
+        scores = np.array([m @ key[:, head] @ asked for m in messages]) / np.sqrt(len(asked))
+        weights = np.exp(scores) / np.exp(scores).sum()
+        heads.append(sum(w * (m @ value[:, head]) for w, m in zip(weights, messages, strict=True)))
+    return np.concatenate(heads)
+
+
+NUMPY_AGGREGATIONS: dict[str, Callable[[Any, np.ndarray], np.ndarray]] = {
+    "attention": _attention,
+    "gated": _gated,
+    "max": lambda _, messages: messages.max(axis=0),
+    "mean": lambda _, messages: messages.mean(axis=0),
+}
+"""The aggregations that the interpreter knows, as functions of their module and the messages."""
 
 
 def interpret(
@@ -50,7 +76,8 @@ def interpret(
       ``result[t][row]``, the output of every population by name.
 
     Raises:
-      KeyError: if an activation has no twin in NUMPY_ACTIVATIONS, or a custom module is missing.
+      KeyError: if an activation has no twin in NUMPY_ACTIVATIONS, an aggregation none in
+        NUMPY_AGGREGATIONS, or a custom module is missing.
 
     Example:
       >>> graph = PopulationGraph(nnx.Rngs(0))
@@ -92,6 +119,8 @@ class _Row:
         self._spec = graph.spec
         self._interventions = [_RowIntervention(found, row) for found in graph.interventions]
         self._weights = weights
+        self._delays = {c.name: _tap_weights(graph, c) for c in graph.spec.connections}
+        self._aggregates = graph.circuit.aggregates
         self._custom = custom
         self._past: list[dict[str, np.ndarray]] = []
         self._born = 0  # first step of the running episode
@@ -114,12 +143,14 @@ class _Row:
     ) -> np.ndarray:
         if population.name in now:
             return now[population.name]
-        total = np.zeros(population.size)
+        messages = [
+            self._arrival(connection, observation, now)
+            for connection in self._spec.connections
+            if connection.dst == population.name
+        ]
+        total = self._joined(population, messages)
         if population.input_from is not None:
             total = total + observation[population.input_from]
-        for connection in self._spec.connections:
-            if connection.dst == population.name:
-                total = total + self._arrival(connection, observation, now)
         total = self._intervened(population.name, total, ("stimulate",))
         if population.has_compute:
             total = self._step(population.name, total)
@@ -131,19 +162,26 @@ class _Row:
         self, connection: Connection, observation: dict[str, np.ndarray], now: dict[str, np.ndarray]
     ) -> np.ndarray:
         src = self._spec.population(connection.src)
-        sent = len(self._past) - connection.delay
-        if connection.delay == 0:
-            carried = self._output(src, observation, now)
-        elif sent >= self._born:
-            carried = self._past[sent][src.name]
-        else:
-            carried = np.zeros(src.size)
+        carried = np.zeros(src.size)
+        for steps, weights in self._delays[connection.name].items():
+            sent = len(self._past) - steps
+            if steps == 0:
+                carried = carried + weights * self._output(src, observation, now)
+            elif sent >= self._born:
+                carried = carried + weights * self._past[sent][src.name]
         if connection.has_transform:
             arriving = self._step(connection.name, carried)
         else:
             kernel, bias = self._weights[connection.name]
             arriving = carried @ kernel + bias
         return self._intervened(connection.name, arriving, ("lesion",))
+
+    def _joined(self, population: Population, messages: list[np.ndarray]) -> np.ndarray:
+        if population.aggregate is None:
+            return sum(messages, np.zeros(population.size))
+        modules = {} if self._aggregates is None else self._aggregates.children
+        join = NUMPY_AGGREGATIONS[population.aggregate.name]
+        return join(modules.get(population.name), np.stack(messages))
 
     def _intervened(self, target: str, x: np.ndarray, kinds: tuple[str, ...]) -> np.ndarray:
         age = len(self._past) - self._born
@@ -159,6 +197,21 @@ class _Row:
     def _step(self, name: str, x: np.ndarray) -> np.ndarray:
         self._held[name], output = self._custom[name].step_row(self._held.get(name), x)
         return output
+
+
+def _tap_weights(graph: PopulationGraph, connection: Connection) -> dict[int, np.ndarray]:
+    """For each number of steps that a connection goes back, how much of each unit it reads."""
+    size, delay = graph.spec.population(connection.src).size, connection.delay
+    if isinstance(delay, LearnableDelay):
+        view = graph.connection(connection.src, connection.dst, connection.index)
+        each = np.broadcast_to(np.asarray(view.delay[...], float), (size,))
+        spread, reach = float(view.delay_spread[...]), range(delay.minimum, delay.maximum + 1)
+    else:
+        each, spread = np.broadcast_to(np.asarray(delay, float), (size,)), 1.0
+        reach = range(int(each.min()), int(np.ceil(each.max())) + 1)
+    near = {steps: np.maximum(0.0, 1 - np.abs(each - steps) / spread) for steps in reach}
+    whole = sum(near.values())
+    return {steps: weights / whole for steps, weights in near.items() if weights.any()}
 
 
 class _RowIntervention:
@@ -189,4 +242,4 @@ class _RowIntervention:
         if self.kind == "stimulate":
             return x + self._value
         kept, value = (0.0, self._value) if self.kind == "clamp" else (1 - self._value, 0.0)
-        return kept * x + value
+        return kept * np.where(kept == 0, 0.0, x) + value  # nothing is left of what is not finite

@@ -1,21 +1,35 @@
 """Hypothesis strategies for graphs: descriptions are drawn, modules are built from them."""
 
+import dataclasses
+
 import jax.numpy as jnp
 from flax import nnx
 from hypothesis import strategies as st
 
-from .._declaration._spec import Connection, Population, Unnamed
+from .._declaration._delay import Delay, LearnableDelay, shortest
+from .._declaration._spec import Connection, Named, Population, Unnamed
 from ._description import GraphDescription
 
 SIZES = (1, 3)
-DELAYS = (0, 1, 2, 4)
+DELAYS: tuple[Delay, ...] = (
+    *(0, 1, 2, 4),
+    *(0.5, 1.25, 3.0),
+    LearnableDelay(0, 2),
+    LearnableDelay(1, 4, initial=2.3, spread=2.0),
+    LearnableDelay(1, 2, per_unit=True),
+)
+"""Of all units; those of each unit are drawn besides."""
+
+AGGREGATES = (None, None, "mean", "max", "gated", Named("attention"))
+"""How messages are joined; the more often something is here, the more often it is drawn."""
 ACTIVATIONS = (None, jnp.tanh, nnx.swish)
 PROBE = Unnamed("LeakyProbe")
+SHARED_PROBE = Unnamed("LeakyProbe", 0)
 
 
 @st.composite
 def graph_descriptions(draw: st.DrawFn, max_populations: int = 5) -> GraphDescription:
-    """Draws valid graphs: parallel connections, cycles over delays, self-loops, no inputs, ...
+    """Draws valid graphs: parallel connections, delays of all kinds, cycles, no inputs, ...
 
     Args:
       draw: given by Hypothesis.
@@ -35,15 +49,31 @@ def graph_descriptions(draw: st.DrawFn, max_populations: int = 5) -> GraphDescri
     for _ in range(draw(st.integers(0, 2 * count))):
         src = draw(st.integers(0, len(populations) - 1))
         dst = draw(st.integers(0, len(populations) - 1))
-        delay = draw(st.sampled_from(DELAYS))
-        if rank[src] >= rank[dst]:
-            delay = max(delay, 1)
-        custom = draw(st.sampled_from((False, False, False, True)))
-        connections.append(_connection(connections, populations, src, dst, delay, custom))
+        delay = draw(_delays(populations[src].size))
+        if rank[src] >= rank[dst] and not shortest(delay):
+            delay = 1
+        transform = draw(st.sampled_from((None, None, None, PROBE, SHARED_PROBE)))
+        connections.append(_connection(connections, populations, src, dst, delay, transform))
     driven = any(p.input_from for p in populations) or any(c.delay for c in connections)
     if not driven:
-        connections.append(_connection(connections, populations, 0, 0, 1, False))
+        connections.append(_connection(connections, populations, 0, 0, 1, None))
+    reached = {c.dst for c in connections}
+    populations = tuple(
+        dataclasses.replace(p, aggregate=draw(_aggregates())) if p.name in reached else p
+        for p in populations
+    )
     return GraphDescription(populations, tuple(connections))
+
+
+def _delays(size: int) -> st.SearchStrategy[Delay]:
+    """Delays of all units, and sometimes one for each unit."""
+    of_each = st.tuples(*[st.sampled_from((0, 1, 2.5, 3))] * size)
+    return st.one_of(st.sampled_from(DELAYS), st.sampled_from(DELAYS), of_each)
+
+
+def _aggregates() -> st.SearchStrategy[Named | None]:
+    named = st.sampled_from(AGGREGATES)
+    return named.map(lambda name: Named(name) if isinstance(name, str) else name)
 
 
 def _population(draw: st.DrawFn, number: int) -> Population:
@@ -66,10 +96,9 @@ def _connection(
     populations: tuple[Population, ...],
     src: int,
     dst: int,
-    delay: int,
-    custom: bool,
+    delay: Delay,
+    transform: Unnamed | None,
 ) -> Connection:
     ends = populations[src].name, populations[dst].name
     parallel = sum((c.src, c.dst) == ends for c in existing)
-    transform = PROBE if custom else None
     return Connection(src=ends[0], dst=ends[1], delay=delay, index=parallel, transform=transform)

@@ -7,9 +7,11 @@ from ._flattener import Flattener
 from ._map import Map
 from ._merge import Merge
 from ._parallel import Parallel
+from ._repeat import Repeat
 from ._scale import Scale
 from ._sequential import Sequential
 from ._splitter import Splitter
+from ._tied import Tied
 
 __all__ = [
     "Apply",
@@ -19,7 +21,9 @@ __all__ = [
     "Map",
     "Merge",
     "Parallel",
+    "Repeat",
     "Scale",
     "Sequential",
     "Splitter",
+    "Tied",
 ]

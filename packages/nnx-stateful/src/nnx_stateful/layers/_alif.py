@@ -5,7 +5,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from .._validate import check_number
-from ._per_unit import Decay, PerUnit, per_unit
+from ._per_unit import Decay, PerUnit, per_unit, time_range
 from ._spiking import Factors, SpikingLayer, State
 from ._surrogate import Surrogate
 
@@ -96,7 +96,7 @@ class ALIF(SpikingLayer):
         check_number("ALIF", "adaptation_strength", adaptation_strength, "nonnegative")
         self.adaptation_strength = float(adaptation_strength)
         name = "adaptation_time_constant"
-        tau = per_unit("ALIF", name, adaptation_time_constant, size, rngs)
+        tau = per_unit("ALIF", name, adaptation_time_constant, size, rngs, time_range(dt))
         self.adaptation_decay = Decay(tau, dt, learnable)
 
     @property

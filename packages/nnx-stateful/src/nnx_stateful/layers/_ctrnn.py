@@ -11,9 +11,9 @@ from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
 from .._state import reset_rows
 from .._unroll import sequence_length
-from .._validate import check_function, check_int, check_number, check_rngs
+from .._validate import check_function, check_int
 from ._inputs import check_features
-from ._per_unit import Decay, PerUnit, per_unit
+from ._per_unit import Decay, PerUnit, check_units, per_unit, time_range
 from ._product import multiply_rows
 from ._recurrent import BIAS_INIT, KERNEL_INIT, RECURRENT_INIT, Initializer
 
@@ -57,8 +57,9 @@ class CTRNN(StatefulModule):
 
     Raises:
       TypeError: if an argument is of another kind; on call, if the input is no array.
-      ValueError: if a number is not positive or a time constant not above ``dt``, or there is
-        another number of them than units; on call, if the input has another number of features.
+      ValueError: if a number is not positive, a time constant not above ``dt`` or longer than
+        2**23 steps, or there is another number of them than units; on call, if the input has
+        another number of features.
 
     References:
       Beer, On the dynamics of small continuous-time recurrent neural networks, 1995.
@@ -87,10 +88,8 @@ class CTRNN(StatefulModule):
         recurrent_kernel_init: Initializer = RECURRENT_INIT,
         bias_init: Initializer = BIAS_INIT,
     ):
-        check_int("CTRNN", "size", size)
-        check_rngs("CTRNN", rngs)
+        check_units("CTRNN", size, rngs, learnable, dt)
         check_function("CTRNN", "activation", activation)
-        check_number("CTRNN", "dt", dt, "positive")
         if in_features is not None:
             check_int("CTRNN", "in_features", in_features)
         self.size = size
@@ -103,7 +102,8 @@ class CTRNN(StatefulModule):
         self.kernel = None if in_features is None else draw(kernel_init, in_features, size)
         self.recurrent_kernel = draw(recurrent_kernel_init, size, size)
         self.bias = draw(bias_init, size)
-        tau = per_unit("CTRNN", "time_constant", time_constant, size, rngs, above=float(dt))
+        between = time_range(dt, euler=True)
+        tau = per_unit("CTRNN", "time_constant", time_constant, size, rngs, between)
         self.decay = Decay(tau, dt, learnable, euler=True)
 
     @property

@@ -8,10 +8,9 @@ from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
 from .._state import reset_rows
 from .._unroll import sequence_length
-from .._validate import check_int, check_number, check_rngs
 from ._inputs import check_features
 from ._linear_recurrence import joined_steps, recurrence
-from ._per_unit import Decay, PerUnit, per_unit
+from ._per_unit import Decay, PerUnit, check_units, per_unit, time_range
 
 
 class LeakyIntegrator(StatefulModule):
@@ -44,8 +43,8 @@ class LeakyIntegrator(StatefulModule):
 
     Raises:
       TypeError: if an argument is of another kind; on call, if the input is no array.
-      ValueError: if a number is not positive, or there is another number of them than units; on
-        call, if the input has another number of features.
+      ValueError: if a number is not positive, a time constant longer than 2**23 steps, or there is
+        another number of them than units; on call, if the input has another number of features.
 
     Example:
       >>> import jax.numpy as jnp
@@ -65,11 +64,10 @@ class LeakyIntegrator(StatefulModule):
         learnable: bool = False,
         dt: float = 1.0,
     ):
-        check_int("LeakyIntegrator", "size", size)
-        check_rngs("LeakyIntegrator", rngs)
-        check_number("LeakyIntegrator", "dt", dt, "positive")
+        check_units("LeakyIntegrator", size, rngs, learnable, dt)
         self.size = size
-        tau = per_unit("LeakyIntegrator", "time_constant", time_constant, size, rngs)
+        between = time_range(dt)
+        tau = per_unit("LeakyIntegrator", "time_constant", time_constant, size, rngs, between)
         self.decay = Decay(tau, dt, learnable)
 
     @property

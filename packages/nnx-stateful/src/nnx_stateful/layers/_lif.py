@@ -46,8 +46,9 @@ class LIF(SpikingLayer):
 
     Raises:
       TypeError: if an argument is of another kind; on call, if the input is no array.
-      ValueError: if a number is not positive, there is another number of time constants than units,
-        or an option has no such value; on call, if the input has another number of features.
+      ValueError: if a number is not positive, a time constant longer than 2**23 steps, there is
+        another number of them than units, or an option has no such value; on call, if the input has
+        another number of features.
 
     References:
       Neftci et al., Surrogate gradient learning in spiking neural networks, 2019.

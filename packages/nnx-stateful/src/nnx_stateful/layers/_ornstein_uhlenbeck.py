@@ -10,10 +10,9 @@ from .._noise import noise_state
 from .._output import PyTree, StatefulModuleOutput
 from .._state import reset_rows
 from .._unroll import sequence_length
-from .._validate import check_int, check_number, check_rngs
 from ._inputs import check_features
 from ._linear_recurrence import joined_steps, recurrence
-from ._per_unit import Decay, PerUnit, parameter, per_unit
+from ._per_unit import Decay, PerUnit, check_units, parameter, per_unit, time_range
 from ._stochastic import StochasticModule
 
 
@@ -50,8 +49,8 @@ class OrnsteinUhlenbeckNoise(StochasticModule):
 
     Raises:
       TypeError: if an argument is of another kind; on call, if the input is no array.
-      ValueError: if a number is not positive, or there is another number of them than units; on
-        call, if the input has another number of features.
+      ValueError: if a number is not positive, a time constant longer than 2**23 steps, or there is
+        another number of them than units; on call, if the input has another number of features.
 
     References:
       Gillespie, Exact numerical simulation of the Ornstein-Uhlenbeck process and its integral,
@@ -76,15 +75,12 @@ class OrnsteinUhlenbeckNoise(StochasticModule):
         dt: float = 1.0,
     ):
         kind = "OrnsteinUhlenbeckNoise"
-        check_int(kind, "size", size)
-        check_rngs(kind, rngs)
-        check_number(kind, "dt", dt, "positive")
+        check_units(kind, size, rngs, learnable, dt)
         super().__init__(rngs)
         self.size = size
         self.log_scale = parameter(jnp.log(per_unit(kind, "scale", scale, size, rngs)), learnable)
-        self.decay = Decay(
-            per_unit(kind, "time_constant", time_constant, size, rngs), dt, learnable
-        )
+        tau = per_unit(kind, "time_constant", time_constant, size, rngs, time_range(dt))
+        self.decay = Decay(tau, dt, learnable)
 
     @property
     def scale(self) -> Float[Array, " size"]:

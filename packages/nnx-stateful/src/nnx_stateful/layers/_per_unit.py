@@ -9,16 +9,40 @@ from flax import nnx
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from .._validate import check_bool, check_int, check_number, check_rngs
+
 PerUnit = float | Array | np.ndarray | Sequence[float] | Callable[..., Array]
 """What a constructor takes: a number, one for each unit, or an initializer that draws them."""
+
+
+LONGEST = 2.0**23
+"""How many steps a time constant may last: beyond, the decay of a step is 1 in float32."""
 
 
 class FixedParameter(nnx.Variable):
     """A number that belongs to a module like a parameter does, but is not trained."""
 
 
+def check_units(kind: str, size: int, rngs: nnx.Rngs, learnable: bool, dt: float = 1.0) -> None:
+    """Raises unless the arguments that all dynamics of units have are as they must be.
+
+    Raises:
+      TypeError: if one is of another kind.
+      ValueError: if ``size`` or ``dt`` is not positive.
+    """
+    check_int(kind, "size", size)
+    check_rngs(kind, rngs)
+    check_bool(kind, "learnable", learnable)
+    check_number(kind, "dt", dt, "positive")
+
+
 def per_unit(
-    kind: str, name: str, value: PerUnit, size: int, rngs: nnx.Rngs, above: float = 0.0
+    kind: str,
+    name: str,
+    value: PerUnit,
+    size: int,
+    rngs: nnx.Rngs,
+    between: tuple[float, float] = (0.0, np.inf),
 ) -> Float[Array, " size"]:
     """Returns one number for each unit.
 
@@ -28,13 +52,18 @@ def per_unit(
       value: a number, an array (size,), or an initializer ``f(key, shape, dtype)``.
       size: number of units.
       rngs: where the key of an initializer comes from; nothing is drawn otherwise.
-      above: what each number must exceed; traced ones are taken on trust.
+      between: what each number must exceed, and the largest it may be; traced numbers are taken
+        on trust.
 
     Raises:
       TypeError: if ``value`` is of another kind.
-      ValueError: if it has another shape, is not finite, or is not above that.
+      ValueError: if it has another shape, is not finite, or not in this range.
     """
-    expected = f"a number greater than {above:g}, an array ({size},) of them, or an initializer"
+    above, largest = between
+    limit = f" and at most {largest:g}" if np.isfinite(largest) else ""
+    expected = (
+        f"a number greater than {above:g}{limit}, an array ({size},) of them, or an initializer"
+    )
     given = value(rngs.params(), (size,), jnp.float32) if callable(value) else value
     try:
         if isinstance(given, bool | str):
@@ -48,10 +77,18 @@ def per_unit(
         raise ValueError(f"{kind}: {name}: expected {expected}, got shape {values.shape}")
     if not isinstance(values, Tracer):
         known = np.atleast_1d(values)
-        wrong = known[~(np.isfinite(known) & (known > above))]
+        wrong = known[~(np.isfinite(known) & (known > above) & (known <= largest))]
         if wrong.size:
             raise ValueError(f"{kind}: {name}: expected {expected}, got {wrong[0]:g}")
     return jnp.broadcast_to(values, (size,))
+
+
+def time_range(dt: float, euler: bool = False) -> tuple[float, float]:
+    """Returns what a time constant must exceed, and the longest that there may be.
+
+    A time constant of more than :data:`LONGEST` steps would never fade, and never train.
+    """
+    return (float(dt) if euler else 0.0), LONGEST * float(dt)
 
 
 def parameter(values: Float[Array, " size"], learnable: bool) -> nnx.Variable[Array]:

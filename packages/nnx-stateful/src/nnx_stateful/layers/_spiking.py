@@ -12,9 +12,9 @@ from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
 from .._state import reset_rows
 from .._unroll import sequence_length
-from .._validate import check_int, check_number, check_rngs
+from .._validate import check_bool, check_int, check_number
 from ._inputs import check_features
-from ._per_unit import Decay, PerUnit, per_unit
+from ._per_unit import Decay, PerUnit, check_units, per_unit, time_range
 from ._surrogate import Surrogate
 
 State = dict[str, Array]
@@ -45,10 +45,9 @@ class SpikingLayer(StatefulModule):
         surrogate: str | Surrogate = "fast_sigmoid",
     ):
         kind = type(self).__name__
-        check_int(kind, "size", size)
-        check_rngs(kind, rngs)
-        check_number(kind, "dt", dt, "positive")
+        check_units(kind, size, rngs, learnable, dt)
         check_number(kind, "threshold", threshold, "positive")
+        check_bool(kind, "detach_reset", detach_reset)
         check_int(kind, "refractory_steps", refractory_steps, minimum=0)
         if reset not in ("soft", "hard"):
             raise ValueError(f"{kind}: reset: expected 'soft' or 'hard', got {reset!r}")
@@ -58,7 +57,7 @@ class SpikingLayer(StatefulModule):
         self.detach_reset = detach_reset
         self.refractory_steps = refractory_steps
         self.surrogate = surrogate if isinstance(surrogate, Surrogate) else Surrogate(surrogate)
-        tau = per_unit(kind, "time_constant", time_constant, size, rngs)
+        tau = per_unit(kind, "time_constant", time_constant, size, rngs, time_range(dt))
         self.decay = Decay(tau, dt, learnable)
 
     @property

@@ -7,9 +7,8 @@ from jaxtyping import Array, Float
 from .._noise import NoiseState
 from .._output import PyTree, StatefulModuleOutput
 from .._unroll import sequence_length
-from .._validate import check_int, check_rngs
 from ._inputs import check_features
-from ._per_unit import PerUnit, parameter, per_unit
+from ._per_unit import PerUnit, check_units, parameter, per_unit
 from ._stochastic import StochasticModule
 
 
@@ -46,8 +45,7 @@ class Noise(StochasticModule):
     """
 
     def __init__(self, size: int, rngs: nnx.Rngs, *, scale: PerUnit = 0.1, learnable: bool = False):
-        check_int("Noise", "size", size)
-        check_rngs("Noise", rngs)
+        check_units("Noise", size, rngs, learnable)
         super().__init__(rngs)
         self.size = size
         self.log_scale = parameter(

@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 from .._protocol import StatefulModule
 from .._routing import Call, Container
-from ..containers import Apply, Concat, Filter, Flattener, Map, Merge, Parallel, Scale, Sequential
+from ..containers import (
+    Apply,
+    Concat,
+    Filter,
+    Flattener,
+    Map,
+    Merge,
+    Parallel,
+    Repeat,
+    Scale,
+    Sequential,
+    Tied,
+)
 from ..layers import (
     GRU,
     LRU,
@@ -114,12 +126,20 @@ def _merged(children: dict[str, StatefulModule], rngs: nnx.Rngs) -> StatefulModu
     return _joined(children, Merge(named), rngs)
 
 
+def _tied(child: StatefulModule) -> StatefulModule:
+    """Runs two copies of a child on inputs that differ, and joins them."""
+    spread = Apply(lambda x: jnp.stack([x, -x], axis=1))
+    return Sequential([spread, Tied(child, copies=2), Apply(lambda x: x[:, 0] - 0.5 * x[:, 1])])
+
+
 NODES: dict[str, Callable[[dict[str, StatefulModule], nnx.Rngs], StatefulModule]] = {
     "sequential": lambda children, rngs: Sequential(list(children.values())),
     "parallel": lambda children, rngs: _joined(children, Parallel(children), rngs),
     "map": lambda children, rngs: _joined(children, Map(children), rngs),
     "concat": lambda children, rngs: _joined(children, Concat(children), rngs),
     "merge": _merged,
+    "repeat": lambda children, rngs: Sequential([Repeat(c, 2) for c in children.values()]),
+    "tied": lambda children, rngs: Sequential([_tied(c) for c in children.values()]),
     "residual": lambda children, rngs: Sequential([_Residual(c) for c in children.values()]),
 }
 """The ways in which descriptions combine children."""

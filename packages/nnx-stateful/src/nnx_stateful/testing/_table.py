@@ -18,9 +18,11 @@ from ..containers import (
     Map,
     Merge,
     Parallel,
+    Repeat,
     Scale,
     Sequential,
     Splitter,
+    Tied,
 )
 from ..layers import (
     ALIF,
@@ -76,6 +78,11 @@ def dict_sample(batch_size: int) -> dict[str, Array]:
     return {"right": values[:, :FEATURES], "left": values[:, FEATURES:]}
 
 
+def tied_sample(batch_size: int) -> Float[Array, "B copies F"]:
+    """Returns an input for two copies of a module."""
+    return array_sample(batch_size, 2 * FEATURES).reshape((batch_size, 2, FEATURES))
+
+
 def nested_sample(batch_size: int) -> dict[str, PyTree]:
     """Returns a nested input of different ranks."""
     flat = array_sample(batch_size, 2 * FEATURES)
@@ -129,6 +136,12 @@ def _alif(rngs: nnx.Rngs) -> ALIF:
     )
 
 
+def _mixed(rngs: nnx.Rngs) -> Sequential:
+    """Has statistics, a carry, noise, a loss and metrics."""
+    bottleneck = AR1VariationalBottleneck(FEATURES, rngs)
+    return Sequential([Normalizer(FEATURES), Dense(FEATURES, 2 * FEATURES, rngs), bottleneck])
+
+
 def _nested(rngs: nnx.Rngs) -> Sequential:
     """One of everything that goes wrong when routing is written twice."""
     size = FEATURES
@@ -166,6 +179,8 @@ _CASES = (
     ModuleCase(
         "Sequential", lambda rngs: Sequential([_dense(rngs), LSTM(3, 3, rngs)]), array_sample
     ),
+    ModuleCase("Repeat", lambda rngs: Repeat(_mixed(rngs), n_steps=3), array_sample),
+    ModuleCase("Tied", lambda rngs: Tied(_mixed(rngs), copies=2), tied_sample),
     ModuleCase("LSTM", lambda rngs: LSTM(FEATURES, FEATURES, rngs), array_sample),
     ModuleCase("LSTM, trainable initial state", _trainable_lstm, array_sample),
     ModuleCase("GRU", lambda rngs: GRU(FEATURES, FEATURES, rngs), array_sample),

@@ -42,7 +42,7 @@ def make_intervention(
     where = f"{_OWNER}.{kind}"
     name, size = _target(where, spec, target, kind)
     where = f"{where}({name!r})"
-    complete = kind == "lesion" and isinstance(value, int | float) and value == 1
+    complete = kind == "lesion" and type(value) in (int, float) and value == 1
     return Intervention(
         kind,
         name,
@@ -88,21 +88,30 @@ def _target(where: str, spec: GraphSpec, target: Any, kind: str) -> tuple[str, i
 
 
 def _numbers(where: str, what: str, given: Any, size: int) -> Array:
-    array = _array(where, what, given, "biuf", "numbers")
+    array = _array(where, what, given, "iuf", "numbers")
     fitting = array.shape in ((), (size,)) or (array.ndim == 2 and array.shape[1] in (1, size))
     if not fitting:
         raise ValueError(
             f"{where}: expected {what} of shape (), ({size},), (B, 1) or (B, {size}), got "
             f"{array.shape}; write one number for each row as (B, 1)"
         )
-    if what == "strength" and not isinstance(array, Tracer):
-        outside = np.asarray(array)[~((array >= 0) & (array <= 1))]
-        if outside.size:
-            raise ValueError(
-                f"{where}: expected a strength from 0 (intact) to 1 (complete), got "
-                f"{outside.flat[0]}; pass the share that is lost"
-            )
+    if not isinstance(array, Tracer):
+        _check_range(where, what, np.asarray(array, float))
     return jnp.array(array, float)
+
+
+def _check_range(where: str, what: str, array: np.ndarray) -> None:
+    outside = array[~((array >= 0) & (array <= 1))]
+    if what == "strength" and outside.size:
+        raise ValueError(
+            f"{where}: expected a strength from 0 (intact) to 1 (complete), got "
+            f"{outside.flat[0]}; pass the share that is lost"
+        )
+    if np.isnan(array).any():
+        raise ValueError(
+            f"{where}: expected {what} to be numbers, got nan; where nothing is to be changed, say "
+            "so with rows or steps"
+        )
 
 
 def _rows(where: str, given: Any) -> Array:
@@ -142,7 +151,14 @@ def _schedule(where: str, given: range | slice) -> Schedule:
 def _array(where: str, what: str, given: Any, kinds: str, wanted: str) -> Any:
     """The array, traced or as NumPy has it, of one of some kinds of numbers."""
     traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(given))
-    array = jnp.asarray(given) if traced else np.asarray(given)
+    try:
+        array = jnp.asarray(given) if traced else np.asarray(given)
+    except (TypeError, ValueError) as error:
+        same = TypeError if isinstance(error, TypeError) else ValueError
+        raise same(
+            f"{where}: expected {what} to be {wanted}, got a {type(given).__name__} that makes no "
+            f"array ({error}); pass nested lists of one length"
+        ) from error
     # bfloat16 is a kind of its own to NumPy
     kind = "f" if jnp.issubdtype(array.dtype, jnp.floating) else array.dtype.kind
     if kind not in kinds:
