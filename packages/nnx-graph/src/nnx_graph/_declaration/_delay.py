@@ -171,7 +171,9 @@ def taps(delay: Delay, size: int) -> tuple[tuple[Run, ...], ...]:
 
 def is_weighted(delay: Delay) -> bool:
     """Whether a connection carries several taps, with weights."""
-    return len(taps(delay, 1 if not isinstance(delay, tuple) else len(delay))) > 1
+    if isinstance(delay, LearnableDelay):
+        return True
+    return any(steps != int(steps) for steps in (delay if isinstance(delay, tuple) else (delay,)))
 
 
 def fixed_weights(delay: int | float | tuple[float, ...], size: int) -> Float[np.ndarray, "2 size"]:

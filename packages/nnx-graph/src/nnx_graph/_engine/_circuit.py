@@ -72,7 +72,8 @@ class Circuit(nnx.Module):
         own_key, common_key = jax.random.split(key)
         self.common = CommonWeights(packing.plan.spec, common_key)
         self.delays = Delays(packing.plan.spec)
-        constraints = [self._constraints(block) for block in packing.blocks]
+        tap_places = self.delays.places()
+        constraints = [self._constraints(block, tap_places) for block in packing.blocks]
         kernels = draw_kernels(self._numbers(), [c.deviation for c in constraints], own_key)
         self.weights = nnx.List(map(Weights, packing.blocks, kernels, constraints))
         modules = {
@@ -152,11 +153,11 @@ class Circuit(nnx.Module):
                 return index, region(weights.block, weights.places[connection.name], width)
         raise KeyError(connection.name)
 
-    def _constraints(self, block: Block) -> Constraints:
+    def _constraints(self, block: Block, tap_places: Mapping[str, int]) -> Constraints:
         """What binds the weights of a block."""
         regions = [(c, *where) for c, where in self._regions(block)]
         return Constraints.of(
-            block, self.packing.plan.spec, self.common, self.delays, regions, bias_shape(block)
+            block, self.packing.plan.spec, self.common, tap_places, regions, bias_shape(block)
         )
 
     def _numbers(self) -> list[Int[np.ndarray, "n rows columns"]]:

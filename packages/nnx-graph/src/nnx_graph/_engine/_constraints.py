@@ -1,7 +1,7 @@
 """What binds the weights of connections: masks, signs, frozen values, and common weights."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from flax import nnx
@@ -11,7 +11,6 @@ from .._declaration._connectivity import mask_of
 from .._declaration._delay import taps
 from .._declaration._spec import Connection, GraphSpec, Sign
 from ._common import CommonWeights, deviation
-from ._delays import Delays
 from ._packing import Block
 
 SIGNS: dict[Sign, int] = {"excitatory": 1, "inhibitory": -1}
@@ -51,7 +50,7 @@ class Constraints:
         block: Block,
         spec: GraphSpec,
         common: CommonWeights,
-        delays: Delays,
+        tap_places: Mapping[str, int],
         regions: Iterable[tuple[Connection, tuple, tuple]],
         bias_shape: tuple[int, int, int],
     ) -> "Constraints":
@@ -61,7 +60,7 @@ class Constraints:
           block: whose weights.
           spec: the declaration.
           common: the common weights.
-          delays: the delays of the graph.
+          tap_places: where the weights of the taps of a connection begin, if it has several.
           regions: each connection of the block, and where its kernel and bias are.
           bias_shape: of the block's bias.
         """
@@ -86,9 +85,8 @@ class Constraints:
             if of_kernel is not None:
                 own = of_kernel + np.arange(np.prod(size)).reshape(size)
                 borrowed[0][kernel] = np.tile(own, times)
-            of_taps = delays.place(connection)
-            if of_taps is not None:
-                own = of_taps + np.arange(times[0] * size[0])
+            if connection.name in tap_places:
+                own = tap_places[connection.name] + np.arange(times[0] * size[0])
                 tapped[kernel[:2]] = own[:, None]
             if of_bias is not None:
                 borrowed[1][bias] = of_bias + np.arange(size[1])

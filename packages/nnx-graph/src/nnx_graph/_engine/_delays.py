@@ -29,13 +29,16 @@ class Delays(nnx.Module):
     """
 
     def __init__(self, spec: GraphSpec):
-        self._spec = spec
-        found = [(c, c.delay) for c in spec.connections if isinstance(c.delay, LearnableDelay)]
-        self._learnable = tuple(c.name for c, _ in found)
-        self.shares = nnx.List(
-            [nnx.Param(_initial(delay, spec.population(c.src).size)) for c, delay in found]
-        )
-        self.spreads = nnx.List([DelaySpread(jnp.float32(delay.spread)) for _, delay in found])
+        sizes = {p.name: p.size for p in spec.populations}
+        self._several = tuple((c, sizes[c.src]) for c in spec.connections if is_weighted(c.delay))
+        found = [
+            (c.name, c.delay, size)
+            for c, size in self._several
+            if isinstance(c.delay, LearnableDelay)
+        ]
+        self._learnable = tuple(name for name, _, _ in found)
+        self.shares = nnx.List([nnx.Param(_initial(delay, size)) for _, delay, size in found])
+        self.spreads = nnx.List([DelaySpread(jnp.float32(delay.spread)) for _, delay, _ in found])
 
     def of(self, connection: Connection) -> tuple[nnx.Param, DelaySpread]:
         """The parameter and the spread of a learnable delay."""
@@ -51,7 +54,7 @@ class Delays(nnx.Module):
 
     def weights(self, connection: Connection) -> Float[Array, "taps size"]:
         """With which weight each tap counts for each unit of the source, of several taps."""
-        size, delay = self._spec.population(connection.src).size, connection.delay
+        size, delay = dict(self._several)[connection], connection.delay
         if not isinstance(delay, LearnableDelay):
             return jnp.asarray(fixed_weights(delay, size), jnp.zeros(()).dtype)
         steps, spread = jnp.atleast_1d(self.steps(connection)), self.of(connection)[1][...]
@@ -60,18 +63,17 @@ class Delays(nnx.Module):
 
     def all_weights(self) -> Float[Array, " all"]:
         """The weights of all linear connections of several taps, one after the other."""
-        found = [self.weights(c).reshape(-1) for c in _weighted(self._spec)]
+        found = [self.weights(c).reshape(-1) for c, _ in self._several if not c.has_transform]
         return jnp.concatenate(found) if found else jnp.zeros(0)
 
-    def place(self, connection: Connection) -> int | None:
-        """Where those of a connection begin in :meth:`all_weights`; None if it has one tap."""
-        start = 0
-        for other in _weighted(self._spec):
-            if other == connection:
-                return start
-            size = self._spec.population(other.src).size
-            start += len(taps(other.delay, size)) * size
-        return None
+    def places(self) -> dict[str, int]:
+        """Where those of each linear connection of several taps begin in :meth:`all_weights`."""
+        starts, start = {}, 0
+        for connection, size in self._several:
+            if not connection.has_transform:
+                starts[connection.name] = start
+                start += len(taps(connection.delay, size)) * size
+        return starts
 
 
 def parameter_for(delay: LearnableDelay, steps: Float[Array, "*units"]) -> Float[Array, "*units"]:
@@ -84,7 +86,3 @@ def _initial(delay: LearnableDelay, size: int) -> Float[Array, "*units"]:
     first = (delay.minimum + delay.maximum) / 2 if delay.initial is None else delay.initial
     shape = (size,) if delay.per_unit else ()
     return parameter_for(delay, jnp.asarray(np.full(shape, first, np.float32)))
-
-
-def _weighted(spec: GraphSpec) -> list[Connection]:
-    return [c for c in spec.connections if not c.has_transform and is_weighted(c.delay)]

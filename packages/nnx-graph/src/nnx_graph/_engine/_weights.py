@@ -38,7 +38,7 @@ class Weights(nnx.Module):
         self, block: Block, kernel: Float[Array, "n rows columns"], constraints: Constraints
     ):
         self.block = block
-        bias = jnp.asarray(np.zeros(bias_shape(block), np.float32))  # compiles nothing
+        bias = jax.device_put(np.zeros(bias_shape(block), np.float32))  # compiles nothing
         self.kernel, self.bias = nnx.Param(kernel), nnx.Param(bias)
         frozen, frozen_bias = constraints.frozen_kernel, constraints.frozen_bias
         self.frozen_kernel = None if frozen is None else FrozenWeight(kernel)
@@ -109,7 +109,7 @@ def region(block: Block, where: tuple[int, int, int, int], width: int) -> tuple[
 
 
 def _structure(array: np.ndarray | None) -> Structure | None:
-    return None if array is None else Structure(jnp.asarray(array))
+    return None if array is None else Structure(jax.device_put(array))
 
 
 def _borrow(own: Array, common: Array, places: Structure | None) -> Array:
