@@ -100,6 +100,23 @@ def test_learnable_delay_is_read_and_written_in_steps():
     np.testing.assert_allclose(view.delay, [3, 4 - 4e-3], rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "delays", [(1.25, 1.75), (LearnableDelay(1, 4, 1.5), LearnableDelay(1, 4, 3))]
+)
+def test_delays_between_the_same_steps_act_apart_at_each_destination(delays):
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("a", 2, input_from="x")
+    for name, delay in zip("bc", delays, strict=True):
+        graph.add_output(name, 2)
+        graph.connect("a", name, delay=delay)
+    graph.finalize()
+    for name in "bc":
+        graph.connection("a", name).kernel[...] = jnp.eye(2)
+    out = graph.unroll(graph.initialize_state(1), {"x": jnp.asarray(PULSE)}).output
+    for name, delay in zip("bc", delays, strict=True):
+        np.testing.assert_allclose(out[name][:, 0], run(line(delay)), atol=1e-6)
+
+
 def test_spread_reaches_further_and_is_no_parameter():
     graph = line(LearnableDelay(0, 4, initial=2, spread=2.0))
     np.testing.assert_allclose(run(graph)[:, 0], [0, 0.25, 0.5, 0.25, 0, 0], atol=1e-6)

@@ -261,6 +261,7 @@ def test_interrupted_run_leaves_a_checkpoint_and_goes_on(folder, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env=os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "true"},
     ) as process:
         try:
             wait_for(lambda: len(read_metrics(Path("run/metrics.jsonl"))) > 2, process)

@@ -20,7 +20,7 @@ from nnx_ppo_train import (
     make_env,
     train_ppo,
 )
-from nnx_ppo_train.presets import make_mlp_actor_critic, make_network
+from nnx_ppo_train.presets import NetworkOptions, make_mlp_actor_critic, make_network
 
 from ._networks import RandomEnds, make
 
@@ -101,9 +101,8 @@ def test_statistics_are_counted_exactly_once_per_step(run):
     assert network[0].sample_count == 192
 
 
-def test_resumed_training_equals_uninterrupted_training():
-    whole = make("lstm")
-    train_ppo(RandomEnds(), whole, QUIET)
+def test_resumed_training_equals_uninterrupted_training(run):
+    whole, *_ = run
     half = make("lstm")
     first = train_ppo(RandomEnds(), half, QUIET, total_steps=96)
     other = make("lstm", seed=5)
@@ -116,7 +115,8 @@ def test_resumed_training_equals_uninterrupted_training():
 @pytest.mark.parametrize(("truncation", "counted"), [("bootstrap", 160), ("mask", 144)])
 def test_masked_truncations_leave_the_statistics(truncation, counted):
     env = make_env("limit-reward", limit=10)
-    network = make_mlp_actor_critic(env.observation_size, env.action_size, nnx.Rngs(0))
+    sizes = {"actor_hidden_sizes": (4,), "critic_hidden_sizes": (4,)}
+    network = make_mlp_actor_critic(env.observation_size, env.action_size, nnx.Rngs(0), **sizes)
     ppo = PPOConfig(n_envs=8, rollout_length=20, total_steps=160, truncation=truncation)
     train_ppo(env, network, TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False)))
     assert network[0].sample_count == counted
@@ -284,8 +284,8 @@ def test_all_logging_levels_give_finite_scalars():
 
 
 def test_many_rewards_and_actions_train_together():
-    env = make_env("body-chain")
-    network = make_network("mlp", env, nnx.Rngs(0))
+    env = make_env("body-chain", n_bodies=2)
+    network = make_network("mlp", env, nnx.Rngs(0), NetworkOptions(hidden_size=4))
     logs = []
     train_ppo(env, network, QUIET, log_fn=lambda m, s: logs.append(m))
     assert {k for k in logs[-1] if k.startswith("losses/critic/")} == {

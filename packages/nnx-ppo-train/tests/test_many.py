@@ -1,6 +1,7 @@
 """train_ppo_many: every member is the single run, to rounding; bad requests are refused."""
 
 import dataclasses
+import functools
 import os
 import signal
 
@@ -223,7 +224,8 @@ def test_bad_requests_are_refused(options, error, match):
 
 
 def test_interrupt_without_checkpoints_leaves_what_was_trained_on_the_exception():
-    quiet = dataclasses.replace(CONFIG, eval=EvalConfig(enabled=False))
+    ppo = dataclasses.replace(PPO, logging_level=LoggingLevel.NONE)
+    quiet = TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False))
 
     def interrupt(metrics, steps):
         if steps == 24:
@@ -236,6 +238,12 @@ def test_interrupt_without_checkpoints_leaves_what_was_trained_on_the_exception(
     result = caught.value.result
     assert 24 <= result.total_steps < 24 * 10
     assert [state.steps_taken for state in result.training_states] == [result.total_steps] * 2
+
+
+@functools.cache
+def trained_alone(config):
+    network = make_lstm(None, nnx.Rngs(config.seed))
+    return train_ppo(RandomEnds(), network, config).training_state
 
 
 @pytest.mark.parametrize("vectorize", [True, False])
@@ -259,8 +267,7 @@ def test_members_equal_single_runs_with_every_mechanism_on(vectorize):
         vectorize=vectorize,
     )
     for member, state in zip(result.members, result.training_states, strict=True):
-        network = make_lstm(None, nnx.Rngs(member.seed))
-        single = train_ppo(RandomEnds(), network, member.config).training_state
+        single = trained_alone(member.config)
         pairs = zip(
             jax.tree.leaves((nnx.state(state.networks, nnx.Param), state.schedules)),
             jax.tree.leaves((nnx.state(single.networks, nnx.Param), single.schedules)),

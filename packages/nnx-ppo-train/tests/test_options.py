@@ -88,24 +88,43 @@ class Run:
         return jax.tree.leaves(nnx.state(self.network, nnx.Param))
 
 
-def train(env=None, network=None, config=None, **ppo):
-    """A short run; options of PPOConfig by name."""
+def train(env=None, network=None, config=None, more=None, **ppo):
+    """A short run; options of PPOConfig by name, further arguments of train_ppo in ``more``."""
     config = config or TrainConfig(eval=EvalConfig(enabled=False))
     config = dataclasses.replace(config, ppo=PPOConfig(**(SMALL | ppo)))
     network, logs = network or tiny(), {}
-    result = train_ppo(env or Walk(), network, config, log_fn=lambda m, s: logs.update({s: m}))
+    more = {"log_fn": lambda m, s: logs.update({s: m})} | (more or {})
+    result = train_ppo(env or Walk(), network, config, **more)
     return Run(result, logs, network)
 
 
 @functools.cache
+def usual_run():
+    """The run with which others are compared."""
+    return train()
+
+
+@functools.cache
+def wide():
+    """A run with more environments and fewer epochs."""
+    return train(n_envs=6, n_epochs=1)
+
+
+@functools.cache
+def not_recomputed(**options):
+    """A run that keeps the advantages of the rollout."""
+    return train(recompute_advantages=False, **options)
+
+
+@functools.cache
 def still():
-    """A run whose parameters practically stay what they are."""
-    return train(learning_rate=1e-12)
+    """A run, longer than the usual one, whose parameters practically stay what they are."""
+    return train(learning_rate=1e-12, total_steps=33)
 
 
 @pytest.fixture(scope="module")
 def usual():
-    return train()
+    return usual_run()
 
 
 def differ(first, second):
@@ -126,8 +145,7 @@ def changes_the_loss(**options):
 
 
 def n_envs(usual):
-    run = train(n_envs=6, n_epochs=1)
-    assert run.result.training_state.episodes.returns.shape == (6,)
+    assert wide().result.training_state.episodes.returns.shape == (6,)
     assert usual.result.training_state.episodes.returns.shape == (4,)
 
 
@@ -139,7 +157,7 @@ def rollout_length(usual):
 
 def total_steps(usual):
     assert usual.result.total_iterations == 2
-    assert train(total_steps=33).result.total_iterations == 3
+    assert still().result.total_iterations == 3
 
 
 def gae_lambda(usual):
@@ -180,7 +198,7 @@ def combine_advantages(usual):
 
 def n_epochs(usual):
     assert usual.logs[32]["updates"] == 4
-    assert train(n_epochs=1).logs[32]["updates"] == 2
+    assert wide().logs[24]["updates"] == 2
 
 
 def n_minibatches(usual):
@@ -272,13 +290,12 @@ def huber_delta(usual):
 
 def recompute_advantages(usual):
     changes_the_loss(recompute_advantages=False)
-    assert differ(train(recompute_advantages=False), usual)
+    assert differ(not_recomputed(), usual)
 
 
 def normalize_over(usual):
-    options = {"recompute_advantages": False}
-    run = train(normalize_over="rollout", **options).logs[32]
-    other = train(**options).logs[32]
+    run = not_recomputed(normalize_over="rollout").logs[32]
+    other = not_recomputed().logs[32]
     # over the whole rollout the mean is 0, over a minibatch of it it is not
     assert other["losses/advantages/std"] == pytest.approx(1.0, abs=1e-3)
     assert abs(run["losses/advantages/std"] - 1.0) > 1e-3
@@ -318,38 +335,48 @@ def env_resets(usual):
 # ---- evaluation ------------------------------------------------------------------------------
 
 
+EVALUATION = {"n_envs": 3, "max_episode_length": 5, "every_steps": 16}
+
+
 @functools.cache
 def evaluated(**options):
-    """Returns the evaluations of a run."""
-    eval_config = EvalConfig(
-        **({"n_envs": 3, "max_episode_length": 5, "every_steps": 16} | options)
-    )
-    return train(config=TrainConfig(eval=eval_config)).result.eval_history
+    """Returns the evaluation with which a run begins; nothing is left for it to train."""
+    config = TrainConfig(eval=EvalConfig(**(EVALUATION | options)))
+    more = {"initial_state": usual_run().result.training_state}
+    (entry,) = train(config=config, more=more).result.eval_history
+    return entry
+
+
+@functools.cache
+def evaluations(**options):
+    """Returns the evaluations of a run whose parameters practically stay what they are."""
+    config = TrainConfig(eval=EvalConfig(**(EVALUATION | options)))
+    return train(config=config, learning_rate=1e-12).result.eval_history
 
 
 def enabled(usual):
     assert usual.result.eval_history == []
-    assert len(evaluated()) == 3
+    assert len(evaluations(seeds="fixed")) == 3
 
 
 def every_steps(usual):
-    assert [entry["step"] for entry in evaluated(every_steps=32)] == [0, 32]
+    assert [entry["step"] for entry in evaluations(seeds="fixed")] == [0, 16, 32]
+    assert [entry["step"] for entry in evaluations(every_steps=32)] == [0, 32]
 
 
 def eval_n_envs(usual):
     few, many = evaluated(n_envs=1), evaluated(n_envs=8)
-    assert few[0]["eval/lifespan/std"] == 0 < many[0]["eval/lifespan/std"]
+    assert few["eval/lifespan/std"] == 0 < many["eval/lifespan/std"]
 
 
 def max_episode_length(usual):
-    assert evaluated(max_episode_length=1)[0]["eval/lifespan/mean"] == 1
+    assert evaluated(max_episode_length=1)["eval/lifespan/mean"] == 1
+    assert evaluated()["eval/lifespan/mean"] > 1
 
 
 def seeds(usual):
     def returns(seeds):
-        config = TrainConfig(eval=EvalConfig(every_steps=16, n_envs=3, seeds=seeds))
-        history = train(config=config, learning_rate=1e-12).result.eval_history
-        return [entry["eval/episode_reward/mean"] for entry in history]
+        return [entry["eval/episode_reward/mean"] for entry in evaluations(seeds=seeds)]
 
     assert np.ptp(returns("fixed")) < 1e-5
     assert len(set(returns("fresh"))) == 3
@@ -357,18 +384,18 @@ def seeds(usual):
 
 def eval_deterministic(usual):
     drawn, mode = evaluated(deterministic=False), evaluated()
-    assert [entry["eval/deterministic"] for entry in (drawn[0], mode[0])] == [0.0, 1.0]
-    assert drawn[0]["eval/episode_reward/mean"] != mode[0]["eval/episode_reward/mean"]
+    assert [entry["eval/deterministic"] for entry in (drawn, mode)] == [0.0, 1.0]
+    assert drawn["eval/episode_reward/mean"] != mode["eval/episode_reward/mean"]
 
 
 def eval_logging_level(usual):
-    assert "eval/env/speed" in evaluated(logging_level=LoggingLevel.ENV_METRICS)[0]
-    assert "eval/env/speed" not in evaluated()[0]
+    assert "eval/env/speed" in evaluated(logging_level=LoggingLevel.ENV_METRICS)
+    assert "eval/env/speed" not in evaluated()
 
 
 def eval_logging_percentiles(usual):
-    assert "eval/lifespan/p10" in evaluated(logging_percentiles=(10,))[0]
-    assert "eval/lifespan/p10" not in evaluated()[0]
+    assert "eval/lifespan/p10" in evaluated(logging_percentiles=(10,))
+    assert "eval/lifespan/p10" not in evaluated()
 
 
 # ---- videos ----------------------------------------------------------------------------------
@@ -385,48 +412,58 @@ class Rendered(Walk):
 def videos(size=3, **options):
     """Returns the videos of a run."""
     found = []
-    video = {"enabled": True, "every_steps": 32, "episode_length": 2}
+    video = {"enabled": True, "every_steps": 16, "episode_length": 2} | options
     config = TrainConfig(
-        ppo=PPOConfig(**SMALL),
         eval=EvalConfig(enabled=False),
-        video=VideoConfig(**(video | options), render_kwargs={"size": size}),
+        video=VideoConfig(**video, render_kwargs={"size": size}),
     )
-    train_ppo(Rendered(period=100), tiny(), config, video_fn=found.append)
+    train(Rendered(period=100), config=config, more={"video_fn": found.append})
     return found
+
+
+def longer_videos():
+    """Videos that are longer, larger and fewer."""
+    return videos(size=5, every_steps=32, episode_length=3)
 
 
 def video_enabled(usual):
     assert videos(enabled=False) == []
-    assert [video.step for video in videos()] == [0, 32]
+    assert len(videos()) == 3
 
 
 def video_every_steps(usual):
-    assert [video.step for video in videos(every_steps=16)] == [0, 16, 32]
+    assert [video.step for video in videos()] == [0, 16, 32]
+    assert [video.step for video in longer_videos()] == [0, 32]
 
 
 def episode_length(usual):
-    assert [video.episode_length for video in videos(episode_length=3)] == [3, 3]
+    assert [video.episode_length for video in videos()] == [2, 2, 2]
+    assert [video.episode_length for video in longer_videos()] == [3, 3]
 
 
 def render_kwargs(usual):
-    assert videos(size=5)[0].frames.shape[1:] == (5, 5, 3)
+    assert videos()[0].frames.shape[1:] == (3, 3, 3)
+    assert longer_videos()[0].frames.shape[1:] == (5, 5, 3)
 
 
 # ---- the run ---------------------------------------------------------------------------------
 
 
+@functools.cache
+def other_seed():
+    """A run from another seed, and the steps at which it was saved."""
+    saved = []
+    config = TrainConfig(seed=5, eval=EvalConfig(enabled=False), checkpoint_every_steps=16)
+    run = train(config=config, more={"checkpoint_fn": lambda state, step: saved.append(step)})
+    return run, saved
+
+
 def seed(usual):
-    config = TrainConfig(seed=5, eval=EvalConfig(enabled=False))
-    assert differ(train(config=config), usual)
+    assert differ(other_seed()[0], usual)
 
 
 def checkpoint_every_steps(usual):
-    saved = []
-    config = TrainConfig(
-        ppo=PPOConfig(**SMALL), eval=EvalConfig(enabled=False), checkpoint_every_steps=16
-    )
-    train_ppo(Walk(), tiny(), config, checkpoint_fn=lambda state, s: saved.append(s))
-    assert saved == [0, 16, 32]
+    assert other_seed()[1] == [0, 16, 32]
 
 
 def target_return(usual):

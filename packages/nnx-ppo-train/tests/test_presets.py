@@ -51,13 +51,18 @@ class Shows:
         return state
 
 
-@every_network
+@every_wiring
 @pytest.mark.parametrize("env", ENVS)
-def test_every_network_fits_every_environment(network, env):
+def test_every_wiring_fits_every_environment(network, env):
     check_boundary(ENVS[env], build(network, ENVS[env]), B, combine_advantages=False)
 
 
 @every_network
+def test_every_network_fits_an_environment(network):
+    check_boundary(ENVS["cartpole"], build(network, ENVS["cartpole"]), B, combine_advantages=False)
+
+
+@every_wiring
 @pytest.mark.parametrize(
     "env",
     [
@@ -69,7 +74,7 @@ def test_every_network_fits_every_environment(network, env):
     ],
     ids=["scalar", "nested", "ints, dict action", "numpy size, two rewards", "tuple"],
 )
-def test_every_network_fits_other_observations(network, env):
+def test_every_wiring_fits_other_observations(network, env):
     check_boundary(env, build(network, env), B, combine_advantages=True)
 
 

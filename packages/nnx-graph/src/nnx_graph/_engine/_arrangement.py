@@ -179,10 +179,12 @@ class Arrangement:
         return f"level{self.places[name][0]}_length{self.plan.ring_lengths[name]}"
 
     def in_level(self, name: str) -> Piece:
+        """A population's output among those of its level, within the scan of a cycle."""
         level, start, size = self.places[name]
         return ("level", level), start, size
 
     def in_intake(self, slot: str) -> Piece:
+        """A slot in the intake of its level."""
         return "level", self.arrivals[slot][1], self.sizes[slot]
 
     def outside(self, name: str) -> Piece:
@@ -196,11 +198,13 @@ class Arrangement:
         )
 
     def locate(self, src: str, steps: int) -> tuple[Any, int]:
+        """Where a population's output of so many steps ago is found outside of a cycle's scan."""
         if not steps:
             return self.outside(src)[:2]
         return ("past", self.ring_name(src), steps), self.ring_columns[src]
 
     def read(self, connection: Connection) -> Selection:
+        """Selects what a connection reads outside of a cycle's scan."""
         return Selection.of(self.pieces(connection, self.locate))
 
     def pieces(self, connection: Connection, locate: Locate) -> list[Piece]:
@@ -214,6 +218,7 @@ class Arrangement:
         return [piece(run) for tap in self.taps[connection.name] for run in tap]
 
     def rows(self, connection: Connection) -> int:
+        """Number of rows of a connection's kernel: the units of its source, for each tap."""
         return len(self.taps[connection.name]) * self.sizes[connection.src]
 
     def steps(self, connection: Connection) -> list[int]:

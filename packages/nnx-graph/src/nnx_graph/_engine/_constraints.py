@@ -31,7 +31,7 @@ class Constraints:
       frozen_bias: (n, R, columns).
       borrowed_kernel: index among the common weights, -1 where the weight is the block's own.
       borrowed_bias: the same for the bias.
-      taps: (n, rows, 1): index among the weights of taps, -1 where a row has none.
+      taps: index among the weights of taps, -1 where there is none.
       deviation: standard deviation of the initial weights: LeCun's, for the inputs that there are.
     """
 
@@ -41,7 +41,7 @@ class Constraints:
     frozen_bias: Bool[np.ndarray, "n R columns"] | None
     borrowed_kernel: Int[np.ndarray, "n rows columns"] | None
     borrowed_bias: Int[np.ndarray, "n R columns"] | None
-    taps: Int[np.ndarray, "n rows 1"] | None
+    taps: Int[np.ndarray, "n rows columns"] | None
     deviation: Float[np.ndarray, "n rows columns"]
 
     @classmethod
@@ -70,7 +70,7 @@ class Constraints:
         mask, signs = np.ones(shape, bool), np.zeros((*shape[:2], 1), np.int32)
         frozen = np.zeros(shape, bool), np.zeros(bias_shape, bool)
         borrowed = np.full(shape, -1), np.full(bias_shape, -1)
-        tapped, scale = np.full((*shape[:2], 1), -1), np.zeros(shape)
+        tapped, scale = np.full(shape, -1), np.zeros(shape)
         for connection, kernel, bias in regions:
             size = sizes[connection.src], sizes[connection.dst]
             times = (len(taps(connection.delay, size[0])), 1)  # rows of each tap
@@ -87,7 +87,7 @@ class Constraints:
                 borrowed[0][kernel] = np.tile(own, times)
             if connection.name in tap_places:
                 own = tap_places[connection.name] + np.arange(times[0] * size[0])
-                tapped[kernel[:2]] = own[:, None]
+                tapped[kernel] = own[:, None]
             if of_bias is not None:
                 borrowed[1][bias] = of_bias + np.arange(size[1])
         return cls(

@@ -13,12 +13,13 @@ from ._description import GraphDescription
 SIZES = (1, 3)
 DELAYS: tuple[Delay, ...] = (
     *(0, 1, 2, 4),
-    *(0.5, 1.25, 3.0),
+    *(0.5, 1.25, 1.75, 3.0),
     LearnableDelay(0, 2),
     LearnableDelay(1, 4, initial=2.3, spread=2.0),
+    LearnableDelay(1, 4, initial=3.2),
     LearnableDelay(1, 2, per_unit=True),
 )
-"""Of all units; those of each unit are drawn besides."""
+"""Of all units; those of each unit are drawn besides. Some differ in their weights alone."""
 
 AGGREGATES = (None, None, "mean", "max", "gated", Named("attention"))
 """How messages are joined; the more often something is here, the more often it is drawn."""
