@@ -240,24 +240,28 @@ def test_interrupt_without_checkpoints_leaves_what_was_trained_on_the_exception(
     assert [state.steps_taken for state in result.training_states] == [result.total_steps] * 2
 
 
+MECHANISMS = dataclasses.replace(
+    PPO,
+    total_steps=48,
+    target_kl=1e-4,
+    desired_kl=1e-3,
+    normalize_rewards=True,
+    env_resets="fresh",
+    logging_level=LoggingLevel.LOSSES,
+)
+
+
 @functools.cache
-def trained_alone(config):
-    network = make_lstm(None, nnx.Rngs(config.seed))
-    return train_ppo(RandomEnds(), network, config).training_state
+def with_mechanisms(seed, target_kl):
+    """The state after a single run."""
+    ppo = dataclasses.replace(MECHANISMS, target_kl=target_kl)
+    config = TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False), seed=seed)
+    return train_ppo(RandomEnds(), make_lstm(None, nnx.Rngs(seed)), config).training_state
 
 
 @pytest.mark.parametrize("vectorize", [True, False])
 def test_members_equal_single_runs_with_every_mechanism_on(vectorize):
-    ppo = dataclasses.replace(
-        PPO,
-        total_steps=48,
-        target_kl=1e-4,
-        desired_kl=1e-3,
-        normalize_rewards=True,
-        env_resets="fresh",
-        logging_level=LoggingLevel.LOSSES,
-    )
-    config = TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False))
+    config = TrainConfig(ppo=MECHANISMS, eval=EvalConfig(enabled=False))
     result = train_ppo_many(
         RandomEnds,
         make_lstm,
@@ -267,7 +271,7 @@ def test_members_equal_single_runs_with_every_mechanism_on(vectorize):
         vectorize=vectorize,
     )
     for member, state in zip(result.members, result.training_states, strict=True):
-        single = trained_alone(member.config)
+        single = with_mechanisms(member.seed, member.values["target_kl"])
         pairs = zip(
             jax.tree.leaves((nnx.state(state.networks, nnx.Param), state.schedules)),
             jax.tree.leaves((nnx.state(single.networks, nnx.Param), single.schedules)),

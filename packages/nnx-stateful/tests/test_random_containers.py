@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nnx_stateful import initial_state
 from nnx_stateful.testing import (
@@ -23,6 +23,7 @@ STEPS, ROWS, FEATURES = 3, 4, 3
 
 
 @given(description=module_descriptions(), seed=st.integers(0, 2))
+@settings(max_examples=settings.default.max_examples // 2)  # operations compile for each
 def test_random_network_keeps_the_laws(description, seed):
     net = description.build(nnx.Rngs(seed))
     with jax.disable_jit():
@@ -31,7 +32,7 @@ def test_random_network_keeps_the_laws(description, seed):
             jax.random.normal(jax.random.key(seed), (ROWS, FEATURES)),
             steps=STEPS,
             seed=seed,
-            laws=[1, 2, 3, 5, 6, 7, 8, 9],
+            laws=[1, 2, 3, 5, 7, 8, 9],  # law 6 has a test of its own
         )
 
 
