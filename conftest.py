@@ -14,8 +14,8 @@ settings.register_profile("fast", max_examples=30, **_COMMON)
 settings.register_profile("ci", max_examples=100, derandomize=True, print_blob=True, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
-# XLA's older code generator, on one thread: half the time that the newer one takes. Later versions of
-# jaxlib lack it, and end a process that asks for it.
+# XLA's older code generator, on one thread: half the time that the newer one takes. Later versions
+# of jaxlib lack it, and end a process that asks for it.
 _QUICK_TO_COMPILE = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 
 

@@ -43,7 +43,7 @@ def main(seed: int = 0, names: str = "ABCDEF", steps: int = 300) -> tuple[dict, 
 
     @nnx.jit
     def step(model, optimizer, spread):
-        nnx.update(model, jax.tree.map(lambda _: spread, nnx.state(model, DelaySpread)))
+        nnx.update(model, jax.tree.map(lambda old: 0 * old + spread, nnx.state(model, DelaySpread)))
         optimizer.update(model, nnx.grad(loss)(model))
 
     for spread in jnp.geomspace(9.0, 1.0, steps):

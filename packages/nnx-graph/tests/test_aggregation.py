@@ -1,5 +1,7 @@
 """Aggregation of messages: by hand, with what else acts on sums, in gradients, and refused."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,8 +10,11 @@ from flax import nnx
 from jax.test_util import check_grads
 from nnx_graph import (
     AttentionPooling,
+    Connection,
     GatedSum,
+    GraphSpec,
     Named,
+    Population,
     PopulationGraph,
     register_aggregation,
     spec_from_dict,
@@ -134,6 +139,16 @@ def test_registered_aggregation_is_made_for_its_place_and_written_by_name():
     assert made == [(3, 2, 2.0)]
     np.testing.assert_allclose(call(graph), [2, -1], rtol=1e-6)
     assert spec_from_dict(graph.to_dict()) == graph.spec
+
+
+def test_declaration_by_hand_may_name_the_aggregation():
+    a, b = Population(name="a", size=1, input_from="x"), Population(name="b", size=1, output_to="y")
+    for name, kept in (("max", Named("max")), ("sum", None)):
+        spec = GraphSpec(
+            (a, dataclasses.replace(b, aggregate=name)), (Connection(src="a", dst="b"),)
+        )
+        assert spec.population("b").aggregate == kept
+        assert PopulationGraph.from_spec(spec, nnx.Rngs(0)).spec == spec
 
 
 def ring(aggregate):

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from nnx_graph import LearnableDelay, LowRank, OneToOne, PopulationGraph, spec_from_edges
+from nnx_graph import LearnableDelay, LowRank, Named, OneToOne, PopulationGraph, spec_from_edges
 
 
 class Sparse:
@@ -237,3 +237,12 @@ def test_bad_edges_and_options_raise(edges, options, error, message):
     with pytest.raises(error, match=r"^(spec_from_edges|PopulationGraph): ") as caught:
         spec_from_edges(edges, **{"sizes": 1} | options)
     assert caught.match(message)
+
+
+def test_populations_that_edges_reach_join_their_messages_as_told():
+    spec = spec_from_edges([("a", "b"), ("a", "c")], 2, aggregate="mean", outputs=["c"])
+    assert [p.aggregate for p in spec.populations] == [None, Named("mean"), Named("mean")]
+    spec = spec_from_edges([("a", "b"), ("a", "c")], 2, aggregate={"c": "max"})
+    assert [p.aggregate for p in spec.populations] == [None, None, Named("max")]
+    with pytest.raises(ValueError, match="aggregate of 'b': expected the name of an aggregation"):
+        spec_from_edges([("a", "b")], 2, aggregate="average")

@@ -16,6 +16,7 @@ from nnx_stateful import (
     scan_unroll,
     with_recording,
 )
+from nnx_stateful.testing import StreamProbe
 
 XS = np.random.default_rng(0).normal(size=(5, 2, 3)).astype(np.float32)
 DONE = np.zeros((5, 2), bool)
@@ -81,7 +82,7 @@ def test_shared_instance_is_called_once_for_all_connections():
     graph.add_input("in", 3, input_from="x")
     graph.add_output("out", 3, aggregate="max")
     module = Counted()
-    for delay in (0, 1, 2):
+    for delay in (0, 1, 1.5, [2, 1.5, 0]):  # whatever the number of taps
         graph.connect("in", "out", transform=module, delay=delay)
     graph.finalize()
     Counted.calls = 0
@@ -89,6 +90,18 @@ def test_shared_instance_is_called_once_for_all_connections():
         graph.initialize_state(2), jnp.asarray(XS[0])
     )
     assert Counted.calls == 1
+
+
+def test_shared_instance_with_random_streams_names_the_connections():
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("in", 3, input_from="x")
+    graph.add_output("out", 3)
+    probe = StreamProbe(nnx.Rngs(0))
+    for delay in (0, 1.5):
+        graph.connect("in", "out", transform=probe, delay=delay)
+    with pytest.raises(TypeError, match="RNG streams") as caught:
+        graph.finalize()
+    assert "'in->out', 'in->out#1' share" in caught.value.__notes__[-1]
 
 
 def test_each_connection_has_a_carry_and_a_metric_of_its_own():

@@ -266,16 +266,17 @@ class PopulationGraph(StatefulModule):
           share: connections of equal sizes with the same name here share the weights of their
             linear map, or the module that ``transform`` names. Connections with one instance as
             transform share it too. A module that is shared is called once for all connections that
-            arrive in the same level, side by side; each has a carry of its own.
+            arrive in the same level from within its cycle, and once for those from without, side
+            by side; each has a carry of its own.
 
         Raises:
           ValueError: if the connectivity does not fit the sizes, weights are shared between other
             sizes or frozen as well, one of the three is used with a transform that it does not go
-            with, or the source has a sign and a transform or low rank; if a population
-            or the name of the transform is unknown, the delay negative,
-            or ``reciprocal`` is used with an instance as transform, with delay 0, or from a
-            population to itself.
-          TypeError: if a name is no str, the delay no int, or ``transform`` no StatefulModule.
+            with, or the source has a sign and a transform or low rank; if a population or the name
+            of the transform is unknown, a delay is negative or there are others than one for each
+            unit, or ``reciprocal`` is used with an instance as transform, with a delay below 1, or
+            from a population to itself.
+          TypeError: if a name is no str, the delay none, or ``transform`` no StatefulModule.
           RuntimeError: if the graph is finalized.
         """
         self._declare("connect").add_connection(

@@ -74,9 +74,8 @@ class ParameterView:
         whole = self._parameter[...]
         if self._stored is not None:
             acting = self._acting()
-            self._parameter[...] = self._stored(
-                acting.at[index].set(jnp.asarray(value, acting.dtype))
-            )
+            part = self._stored(acting.at[index].set(jnp.asarray(value, acting.dtype)))
+            self._parameter[...] = whole.at[self._part].set(part)
             return
         part = whole[self._part].at[index].set(jnp.asarray(value, whole.dtype))
         self._parameter[...] = whole.at[self._part].set(part)
@@ -123,7 +122,7 @@ class ConnectionView:
         if isinstance(self.connection.connectivity, LowRank):
             behind = ParameterView(weights.kernel, None)
         elif common is not None:
-            behind = ParameterView(common)
+            behind = ParameterView(*common)
         elif self.connection.frozen:
             behind = ParameterView(weights.frozen_kernel, region)
         else:
@@ -165,14 +164,15 @@ class ConnectionView:
     def delay(self) -> ParameterView:
         """The delay in steps, of a connection with a learnable one: (), or (size of src,).
 
-        Writing a value at a bound, or beyond, stays a thousandth of the range inside.
+        Writing a value at a bound, or beyond, stays a hundredth of a step inside.
 
         Raises:
           ValueError: if the delay does not learn.
         """
-        delay, (parameter, _) = self._learnable("delay")
+        delay, (parameter, _, place) = self._learnable("delay")
         return ParameterView(
             parameter,
+            place,
             acting=lambda: self._circuit.delays.steps(self.connection),
             stored=lambda steps: parameter_for(delay, steps),
         )
@@ -186,10 +186,10 @@ class ConnectionView:
         Raises:
           ValueError: if the delay does not learn.
         """
-        _, (_, spread) = self._learnable("delay_spread")
-        return ParameterView(spread)
+        _, (_, spreads, place) = self._learnable("delay_spread")
+        return ParameterView(spreads, place)
 
-    def _learnable(self, what: str) -> tuple[LearnableDelay, tuple[nnx.Param, DelaySpread]]:
+    def _learnable(self, what: str) -> tuple[LearnableDelay, tuple[nnx.Param, DelaySpread, int]]:
         delay = self.connection.delay
         if not isinstance(delay, LearnableDelay):
             raise ValueError(

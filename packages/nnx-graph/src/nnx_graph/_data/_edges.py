@@ -10,6 +10,7 @@ from .._declaration._check_spec import check_spec
 from .._declaration._connectivity import Connectivity
 from .._declaration._delay import checked_delay
 from .._declaration._hints import which_name
+from .._declaration._registry import aggregation_called
 from .._declaration._spec import Connection, GraphSpec, Population
 from .._declaration._validation import check_population_name, checked_activation
 from .._declaration._weight_checks import connectivity_called
@@ -27,6 +28,7 @@ def spec_from_edges(
     names: Sequence[str] | None = None,
     delay: Any = 0,
     activation: Any = None,
+    aggregate: Any = None,
     sign: Any = None,
     connectivity: Connectivity | str | None = None,
     frozen: bool = False,
@@ -50,6 +52,8 @@ def spec_from_edges(
       delay: in steps, that of all connections, as ``connect`` takes it; or an array (N, N) that is
         read where there is a connection. A triple has its own.
       activation: that of all populations, as a function or name, or a dict by population.
+      aggregate: how populations join their messages, as a name or record, or a dict by population;
+        those that no edge reaches have nothing to join.
       sign: that of all populations, or a dict by population.
       connectivity: that of all connections, a record or the name of one, as ``connect`` takes it.
       frozen: whether all connections keep their initial weights.
@@ -114,6 +118,8 @@ def spec_from_edges(
         parallel[src, dst] += 1
     size_of = _by_name("sizes", sizes, found, number)
     activations = _by_name("activation", activation, found, number)
+    aggregates = _by_name("aggregate", aggregate, found, number)
+    reached = {connection.dst for connection in connections}
     signs = _by_name("sign", sign, found, number)
     read = entries_by_name(f"{_OWNER}: inputs", inputs, lambda p, where: found[number(p, where)])
     put = entries_by_name(f"{_OWNER}: outputs", outputs, lambda p, where: found[number(p, where)])
@@ -122,6 +128,10 @@ def spec_from_edges(
             name=name,
             size=size_of[name],
             activation=checked_activation(name, activations.get(name)),
+            aggregate=aggregation_called(
+                aggregates.get(name) if name in reached else None,
+                f"{_OWNER}: aggregate of {name!r}",
+            ),
             input_from=read.get(name),
             output_to=put.get(name),
             sign=signs.get(name),

@@ -9,10 +9,6 @@ import dataclasses
 import math
 from typing import Any
 
-import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float
-
 from ._numbers import whole_number
 
 Run = tuple[int, int, int]
@@ -36,9 +32,10 @@ class LearnableDelay:
     Args:
       minimum: steps, at least 0; with 0 the destination waits for the source within a step.
       maximum: steps, more than the minimum.
-      initial: where training begins; None for the middle.
+      initial: where training begins, at least a hundredth of a step within the bounds; None for the
+        middle.
       per_unit: whether each unit of the source has a delay of its own.
-      spread: in steps, at least 1; the connection's view changes it.
+      spread: in steps, at least 1; the connection's view changes it, and what is less acts as 1.
 
     Raises:
       TypeError: if a bound is no int, ``per_unit`` no bool, or another value no number.
@@ -174,35 +171,6 @@ def is_weighted(delay: Delay) -> bool:
     if isinstance(delay, LearnableDelay):
         return True
     return any(steps != int(steps) for steps in (delay if isinstance(delay, tuple) else (delay,)))
-
-
-def fixed_weights(delay: int | float | tuple[float, ...], size: int) -> Float[np.ndarray, "2 size"]:
-    """The weights of the two taps between which a fixed delay lies.
-
-    Example:
-      >>> fixed_weights(1.25, 2).tolist()
-      [[0.75, 0.75], [0.25, 0.25]]
-    """
-    above = np.broadcast_to(np.asarray(delay, float) % 1, (size,))
-    return np.stack([1 - above, above])
-
-
-def hat_weights(
-    delay: Float[Array, " units"], minimum: int, maximum: int, spread: Float[Array, ""]
-) -> Float[Array, "taps units"]:
-    """The weights of the taps of a learnable delay; they add up to 1.
-
-    At whole steps, where the slope of the weights jumps, the gradient is that of a longer delay.
-
-    Example:
-      >>> hat_weights(jnp.array([2.25]), 1, 4, jnp.array(1.0)).ravel().tolist()
-      [0.0, 0.75, 0.25, 0.0]
-    """
-    distance = (delay - jnp.arange(minimum, maximum + 1)[:, None]) / spread
-    rising = jnp.where(distance >= -1, 1 + distance, 0)
-    falling = jnp.where(distance < 1, 1 - distance, 0)
-    hat = jnp.where(distance < 0, rising, falling)
-    return hat / hat.sum(0)
 
 
 def _runs(delays: list[int]) -> tuple[Run, ...]:

@@ -108,6 +108,8 @@ class Population:
     attributes: Items = ()
 
     def __post_init__(self):
+        if isinstance(self.aggregate, str):
+            object.__setattr__(self, "aggregate", Named(self.aggregate))
         if self.aggregate == Named("sum"):
             object.__setattr__(self, "aggregate", None)
         _make_plain(self, f"Population {self.name!r}")

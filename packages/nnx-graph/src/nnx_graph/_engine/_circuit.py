@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Int, Key
 from nnx_stateful import (
     Map,
     PyTree,
@@ -25,7 +25,7 @@ from ._constraints import Constraints
 from ._delays import Delays
 from ._effects import Effects
 from ._evaluation import Evaluation, ring_state
-from ._packing import Block, Packing
+from ._packing import Block, Packing, Transfer
 from ._weights import Weights, bias_shape, draw_kernels, region
 
 
@@ -77,7 +77,7 @@ class Circuit(nnx.Module):
         kernels = draw_kernels(self._numbers(), [c.deviation for c in constraints], own_key)
         self.weights = nnx.List(map(Weights, packing.blocks, kernels, constraints))
         modules = {
-            transfer.name: _module(transforms[transfer.name], len(transfer.connections))
+            transfer.name: _module(transforms[transfer.name], transfer)
             for transfer in packing.transfers
         }
         self.transforms = Transforms(modules) if modules else None
@@ -107,7 +107,7 @@ class Circuit(nnx.Module):
         Args:
           cut: default connections that are left out.
         """
-        common, taps = self.common.values(), self.delays.all_weights()
+        common, taps = self.common.values(), self.delays.weights()
         found = [weights.values(common, taps) for weights in self.weights]
         for connection in cut:
             index, parts = self._find(connection)
@@ -122,12 +122,8 @@ class Circuit(nnx.Module):
     def own_weights(self, connection: Connection) -> tuple[Array, Array]:
         """Kernel and bias of a default connection as they act: (taps * size, of dst), (of dst,)."""
         weights, (kernel_part, bias_part) = self.weights_of(connection)
-        kernel, bias = weights.values(self.common.values(), self.delays.all_weights())
+        kernel, bias = weights.values(self.common.values(), self.delays.weights())
         return kernel[kernel_part], bias[bias_part]
-
-    def tap_weights(self, connection: Connection) -> Float[Array, "taps size"]:
-        """With which weight each tap of a connection counts for each unit, of several taps."""
-        return self.delays.weights(connection)
 
     def transform_of(self, connection: Connection) -> StatefulModule | None:
         """The module of a connection; None for a default connection."""
@@ -246,6 +242,16 @@ class Circuit(nnx.Module):
         return evaluation.result(write, outputs)
 
 
-def _module(module: StatefulModule, copies: int) -> StatefulModule:
-    """A module for so many connections."""
-    return module if copies == 1 else Tied(module, copies)
+def _module(module: StatefulModule, transfer: Transfer) -> StatefulModule:
+    """The module of one connection, or that of several."""
+    if len(transfer.connections) == 1:
+        return module
+    try:
+        return Tied(module, len(transfer.connections))
+    except TypeError as error:
+        names = ", ".join(repr(connection.name) for connection in transfer.connections)
+        error.add_note(
+            f"PopulationGraph.finalize: in the transform that {names} share, which is called once "
+            "for all of them; give each connection an instance of its own"
+        )
+        raise

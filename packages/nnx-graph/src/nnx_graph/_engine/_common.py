@@ -1,5 +1,8 @@
 """Weights that do not lie in the block that multiplies by them."""
 
+import math
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,8 +29,9 @@ class CommonWeights(nnx.Module):
       key: of the graph; each connection folds in its number.
 
     Attributes:
-      kernels: (size of src, size of dst) for each name that connections share, then for each other
-        connection of several taps.
+      kernels: (size of src, size of dst) for each name that connections share.
+      spanning: (n, size of src, size of dst) for the other connections of several taps, those of
+        equal sizes together, frozen ones apart.
       biases: (size of dst,) for each name that connections share.
       left: (size of src, rank) for each connection of low rank.
       right: (rank, size of dst) for each.
@@ -36,9 +40,16 @@ class CommonWeights(nnx.Module):
     def __init__(self, spec: GraphSpec, key: Key[Array, ""]):
         sizes = {p.name: p.size for p in spec.populations}
         linear = [c for c in spec.connections if not c.has_transform]
-        several = [c for c in linear if is_weighted(c.delay)]
+        spanning: dict[tuple[int, int, bool], list[Connection]] = {}
+        for c in linear:
+            if is_weighted(c.delay) and not (c.share or _is_low_rank(c)):
+                spanning.setdefault((sizes[c.src], sizes[c.dst], c.frozen), []).append(c)
+        self._spanning = tuple(
+            (c.name, (number, place))
+            for number, group in enumerate(spanning.values())
+            for place, c in enumerate(group)
+        )
         self._shares = tuple(dict.fromkeys(c.share for c in linear if c.share))
-        self._several = tuple(c.name for c in several if not (c.share or _is_low_rank(c)))
         self._factored = tuple(c.name for c in linear if _is_low_rank(c))
         first = {c.share: c for c in reversed(linear) if c.share}
         by_name = {c.name: c for c in spec.connections}
@@ -50,15 +61,19 @@ class CommonWeights(nnx.Module):
         def keys_of(connection: Connection) -> Key[Array, "2"]:
             return jax.random.split(key_of(connection))
 
-        def kernel_of(connection: Connection) -> nnx.Variable:
-            kind = FrozenWeight if connection.frozen else nnx.Param
-            ends = sizes[connection.src], sizes[connection.dst]
-            return kind(_initial(key_of(connection), connection, *ends))
-
         shared = [first[share] for share in self._shares]
         factored = [by_name[name] for name in self._factored]
-        own = [by_name[name] for name in self._several]
-        self.kernels = nnx.List([kernel_of(c) for c in (*shared, *own)])
+        self.kernels = nnx.List(
+            [nnx.Param(_initial(key_of(c), c, sizes[c.src], sizes[c.dst])) for c in shared]
+        )
+        self.spanning = nnx.List(
+            [
+                (FrozenWeight if frozen else nnx.Param)(
+                    _initial_kernels(key, [number[c.name] for c in group], group, height, width)
+                )
+                for (height, width, frozen), group in spanning.items()
+            ]
+        )
         self.biases = nnx.List([nnx.Param(jnp.zeros(sizes[c.dst], jnp.float32)) for c in shared])
         ranks = [c.connectivity.rank for c in factored if isinstance(c.connectivity, LowRank)]
         ends = list(zip(factored, ranks, strict=True))
@@ -69,10 +84,12 @@ class CommonWeights(nnx.Module):
             [nnx.Param(_lecun(keys_of(c)[1], (rank, sizes[c.dst]))) for c, rank in ends]
         )
 
-    def kernel(self, connection: Connection) -> nnx.Variable | None:
-        """The kernel of a connection, if it is here and no product."""
-        place = self._kernel_place(connection)
-        return None if place is None else self.kernels[place]
+    def kernel(self, connection: Connection) -> tuple[nnx.Variable, Any] | None:
+        """The kernel of a connection and its index there, if it is here and no product."""
+        if connection.share:
+            return self.kernels[self._shares.index(connection.share)], ...
+        found = dict(self._spanning).get(connection.name)
+        return None if found is None else (self.spanning[found[0]], found[1])
 
     def bias(self, connection: Connection) -> nnx.Param:
         """The bias that a connection shares."""
@@ -88,32 +105,28 @@ class CommonWeights(nnx.Module):
         products = [
             left[...] @ right[...] for left, right in zip(self.left, self.right, strict=True)
         ]
-        kernels = [kernel[...] for kernel in self.kernels] + products
+        kernels = [kernel[...] for kernel in (*self.kernels, *self.spanning)] + products
         biases = [bias[...] for bias in self.biases]
         return _flat(kernels), _flat(biases)
 
     def places(self, connection: Connection) -> tuple[int | None, int | None]:
         """Where the kernel and bias of a connection begin in :meth:`values`; None if elsewhere."""
-        bias = None
+        kernels = [kernel[...].size for kernel in self.kernels]
+        spanning = [kernel[...].shape for kernel in self.spanning]
         if connection.share:
             before = self._shares.index(connection.share)
-            bias = sum(bias[...].size for bias in self.biases[:before])
+            biases = [bias[...].size for bias in self.biases[:before]]
+            return sum(kernels[:before]), sum(biases)
+        if connection.name in dict(self._spanning):
+            group, place = dict(self._spanning)[connection.name]
+            start = sum(kernels) + sum(map(math.prod, spanning[:group]))
+            return start + place * math.prod(spanning[group][1:]), None
         if _is_low_rank(connection):
             before = self._factored.index(connection.name)
             earlier = zip(self.left[:before], self.right[:before], strict=True)
-            start = sum(kernel[...].size for kernel in self.kernels)
-            return start + sum(a.shape[0] * b.shape[1] for a, b in earlier), bias
-        place = self._kernel_place(connection)
-        if place is None:
-            return None, bias
-        return sum(kernel[...].size for kernel in self.kernels[:place]), bias
-
-    def _kernel_place(self, connection: Connection) -> int | None:
-        if connection.share:
-            return self._shares.index(connection.share)
-        if connection.name in self._several:
-            return len(self._shares) + self._several.index(connection.name)
-        return None
+            start = sum(kernels) + sum(map(math.prod, spanning))
+            return start + sum(a.shape[0] * b.shape[1] for a, b in earlier), None
+        return None, None
 
 
 def _is_low_rank(connection: Connection) -> bool:
@@ -137,6 +150,16 @@ def _initial(
 ) -> Float[Array, "height width"]:
     gain = height**0.5 * deviation(connection, height, width)
     return _lecun(key, (height, width)) * gain.astype(np.float32)
+
+
+def _initial_kernels(
+    key: Key[Array, ""], numbers: list[int], group: list[Connection], height: int, width: int
+) -> Float[Array, "n height width"]:
+    """Initial kernels of connections of equal sizes, each from the key of its number."""
+    keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(jnp.asarray(numbers))
+    gains = np.stack([height**0.5 * deviation(c, height, width) for c in group])
+    kernels = jax.vmap(lambda own: _lecun(own, (height, width)))(keys)
+    return kernels * gains[:, None].astype(np.float32)
 
 
 def _flat(arrays: list[Array]) -> Float[Array, " all"]:

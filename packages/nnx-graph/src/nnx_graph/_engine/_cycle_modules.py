@@ -20,10 +20,9 @@ from nnx_stateful import (
     reset_rows,
 )
 
-from .._declaration._spec import Connection
 from ._cycle import Cycle, Kernels, level_total, masked
-from ._evaluation import add_arriving, carried
-from ._packing import Unit
+from ._evaluation import add_arriving
+from ._packing import Transfer, Unit
 from ._response import respond
 from ._selection import joined
 from ._weights import product
@@ -70,12 +69,12 @@ def run_cycle_of_modules(
     valid: Bool[Array, "T delays B"] | None,
     done: Bool[Array, "T B"] | None,
     rollout_extras: Mapping[str, PyTree] | None,
-    tap_weights: Callable[[Connection], Array],
+    carried: Callable[[Transfer, Array], Array],
 ) -> tuple[list[tuple[Array, Array]], dict[str, StatefulModuleOutput]]:
     """Returns the outputs of each level, in two parts, and what its modules returned, by kind.
 
     Arguments are the unit and those of ``run_cycle``; the modules, their carry and their extras
-    come by kind, and the weights of its taps by connection.
+    come by kind; what connections carry to their modules is computed by ``carried``.
     """
     participants = Participants(groups, unit)
     graphdef, variables = nnx.split(participants)
@@ -119,7 +118,7 @@ def run_cycle_of_modules(
             total = level_total(level, sums, bias, drive)
             for transfer in level.inner_transfers:
                 assert transfer.cycle_sources is not None
-                sent = carried(transfer, transfer.cycle_sources(arrays), tap_weights)
+                sent = carried(transfer, transfer.cycle_sources(arrays))
                 arriving = routings["transforms"].call(transfer.name, sent)
                 total = add_arriving(total, arriving, transfer.columns)
 

@@ -55,6 +55,7 @@ class Evaluation:
         self._dtype = circuit.float_type
         self._effects = effects or Effects(circuit.packing)
         self.weights = circuit.acting_weights(self._effects.cut)
+        self._carried = circuit.delays.reader()
         self._drive = {("drive", name): value for name, value in drive.items()}
         self._past = past
         self.arrays: dict[Any, jax.Array] = {}
@@ -128,7 +129,7 @@ class Evaluation:
             terms.append(jnp.zeros((*self._lead, level.intake), self._dtype))
         total = sum(terms[1:], terms[0])
         for transfer in transfers:
-            sent = carried(transfer, self._select(transfer.sources), self._circuit.tap_weights)
+            sent = self._carried(transfer, self._select(transfer.sources))
             arriving = self._call("transforms", transfer.name, sent)
             arriving = self._effects.on_transfer(transfer, arriving)
             total = add_arriving(total, arriving, transfer.columns)
@@ -200,29 +201,6 @@ class Evaluation:
             metrics=merged("metrics"),
             rollout_extras=merged("rollout_extras"),
         )
-
-
-def carried(
-    transfer: Transfer, rows: jax.Array, tap_weights: Callable[[Connection], jax.Array]
-) -> jax.Array:
-    """What connections carry, before their module: what they read, each tap with its weights.
-
-    Args:
-      transfer: the connections.
-      rows: what they read, (*lead, n * taps * size).
-      tap_weights: returns those of a connection, (taps, size).
-
-    Returns:
-      (*lead, n, size) for n connections, (*lead, size) for one.
-    """
-    count = len(transfer.connections)
-    apart = rows.reshape((*rows.shape[:-1], count, transfer.taps, -1))
-    if transfer.taps == 1:
-        sent = apart[..., 0, :]
-    else:
-        weights = jnp.stack([tap_weights(connection) for connection in transfer.connections])
-        sent = jnp.sum(apart * weights.astype(rows.dtype), axis=-2)
-    return sent if count > 1 else sent[..., 0, :]
 
 
 def add_arriving(total: jax.Array, arriving: jax.Array, columns: Sequence[int]) -> jax.Array:

@@ -141,7 +141,7 @@ class _Packer:
                 name=connections[0].name,
                 connections=tuple(connections),
                 columns=tuple(self._at.arrivals[c.name][1] for c in connections),
-                taps=len(self._at.taps[connections[0].name]),
+                taps=tuple(len(self._at.taps[c.name]) for c in connections),
                 sources=read_by(connections, self._at.locate),
                 cycle_sources=in_cycle and read_by(connections, in_cycle),
             )
@@ -150,11 +150,11 @@ class _Packer:
 
     def _module_of(self, connection: Connection) -> Any:
         """The same for connections whose module is called once, for all of them."""
-        transform, alike = connection.transform, len(self._at.taps[connection.name])
+        transform = connection.transform
         sizes = self._at.sizes[connection.src], self._at.sizes[connection.dst]
         if isinstance(transform, Unnamed) and transform.instance is not None:
-            return transform.instance, alike, sizes
-        return connection.share or (connection.name, connection.index), alike, sizes
+            return transform.instance, sizes
+        return connection.share or (connection.name, connection.index), sizes
 
     def _responses(self, names: list[str]) -> tuple[Response, ...]:
         """Joins populations side by side that respond alike and have no module."""

@@ -94,7 +94,7 @@ class Transfer:
       name: of the first connection; the module goes by it.
       connections: whose messages the module computes side by side.
       columns: for each connection, the first column of its slot in the intake of the level.
-      taps: number of taps of each connection.
+      taps: number of taps of each.
       sources: selects what they read from the arrays of one step or sequence, tap by tap.
       cycle_sources: the same within the scan of a unit with a cycle; None elsewhere.
     """
@@ -102,7 +102,7 @@ class Transfer:
     name: str
     connections: tuple[Connection, ...]
     columns: tuple[int, ...]
-    taps: int
+    taps: tuple[int, ...]
     sources: Selection
     cycle_sources: Selection | None
 

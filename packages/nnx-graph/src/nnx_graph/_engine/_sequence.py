@@ -90,7 +90,7 @@ def run_sequence(
                 valid,
                 done,
                 rollout_extras,
-                circuit.tap_weights,
+                circuit.delays.reader(),
             )
             parts.append(part)
         else:
