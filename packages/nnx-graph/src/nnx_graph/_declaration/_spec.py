@@ -66,7 +66,8 @@ class Unnamed:
 
     Attributes:
       class_name: of the instance.
-      instance: the same number wherever the same instance stands; None if it stands once.
+      instance: the same number for all connections with the same instance; None for one that
+        stands once, and for those of populations.
     """
 
     class_name: str
