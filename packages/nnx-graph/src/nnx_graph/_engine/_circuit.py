@@ -24,7 +24,7 @@ from ._common import CommonWeights
 from ._constraints import Constraints
 from ._delays import Delays
 from ._effects import Effects
-from ._evaluation import Evaluation, ring_state
+from ._evaluation import Acting, Evaluation, ring_state
 from ._packing import Block, Packing, Transfer
 from ._weights import Weights, bias_shape, draw_kernels, region
 
@@ -101,29 +101,34 @@ class Circuit(nnx.Module):
         floating = [kind for kind in types if jnp.issubdtype(kind, jnp.floating)]
         return jnp.result_type(*floating) if floating else jnp.zeros(()).dtype
 
-    def acting_weights(self, cut: Iterable[Connection] = ()) -> list[tuple[Array, Array]]:
-        """Kernel and summed biases of each block as they act: (n, rows, columns), (columns,).
+    def acting(self, cut: Iterable[Connection] = ()) -> Acting:
+        """Returns the circuit as it acts.
 
         Args:
-          cut: default connections that are left out.
+          cut: default connections that are left out of the blocks.
         """
         common, taps = self.common.values(), self.delays.weights()
         found = [weights.values(common, taps) for weights in self.weights]
+        apart = {}
         for connection in cut:
             index, parts = self._find(connection)
-            pairs = zip(found[index], parts, strict=True)
+            pairs = list(zip(found[index], parts, strict=True))
+            kernel, bias = (array[part] for array, part in pairs)
+            apart[connection.name] = kernel, bias
             kernel, bias = (array.at[part].set(0) for array, part in pairs)
             found[index] = kernel, bias
-        return [
-            (kernel, weights.total(bias))
-            for weights, (kernel, bias) in zip(self.weights, found, strict=True)
-        ]
-
-    def own_weights(self, connection: Connection) -> tuple[Array, Array]:
-        """Kernel and bias of a default connection as they act: (taps * size, of dst), (of dst,)."""
-        weights, (kernel_part, bias_part) = self.weights_of(connection)
-        kernel, bias = weights.values(self.common.values(), self.delays.weights())
-        return kernel[kernel_part], bias[bias_part]
+        return Acting(
+            packing=self.packing,
+            dtype=self.float_type,
+            compute_dtype=self.compute_dtype,
+            weights=[
+                (kernel, weights.total(bias))
+                for weights, (kernel, bias) in zip(self.weights, found, strict=True)
+            ],
+            cut=apart,
+            groups=self.groups,
+            carried=self.delays.reader(),
+        )
 
     def transform_of(self, connection: Connection) -> StatefulModule | None:
         """The module of a connection; None for a default connection."""
@@ -231,7 +236,8 @@ class Circuit(nnx.Module):
             return ring_read(state["buffers"][name], state["index"][name], delay)
 
         rows = jax.tree.leaves((x, state))[0].shape[0]
-        evaluation = Evaluation(self, run, state, rollout_extras, (rows,), x, past, effects)
+        acting = self.acting(effects.cut if effects is not None else ())
+        evaluation = Evaluation(acting, run, state, rollout_extras, (rows,), x, past, effects)
         for unit in self.packing.units:
             for level in unit.levels:
                 evaluation.evaluate(level)

@@ -1,31 +1,52 @@
 """One pass over a circuit, a step or a whole sequence: sums, responses, and what they leave."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from nnx_stateful import PyTree, Routing, StatefulModuleOutput
+from nnx_stateful import Map, PyTree, Routing, StatefulModuleOutput
 
 from .._declaration._spec import Connection
 from ._effects import Effects
-from ._packing import Level, Transfer, Unit
+from ._packing import Level, Packing, Transfer, Unit
 from ._response import respond
 from ._selection import Selection, joined
 from ._weights import product
 
-if TYPE_CHECKING:
-    from ._circuit import Circuit
+
+@dataclasses.dataclass(frozen=True)
+class Acting:
+    """A circuit as it acts in one pass.
+
+    Attributes:
+      packing: the graph as few operations.
+      dtype: the floating type of the parameters.
+      compute_dtype: type of the operands of products; None for their own.
+      weights: kernel and summed biases of each block.
+      cut: kernel and bias of the connections that are left out of those, by name.
+      groups: the custom modules by kind.
+      carried: what connections carry to their modules, for what they read.
+    """
+
+    packing: Packing
+    dtype: Any
+    compute_dtype: Any
+    weights: Sequence[tuple[jax.Array, jax.Array]]
+    cut: Mapping[str, tuple[jax.Array, jax.Array]]
+    groups: Mapping[str, Map]
+    carried: Callable[[Transfer, jax.Array], jax.Array]
 
 
 class Evaluation:
     """One pass over a circuit: a step with leading axes (B,), or a sequence with (T, B).
 
     Args:
-      circuit: what is evaluated.
+      acting: what is evaluated.
       run: ``run(child, state, x, rollout_extras)``, which steps or unrolls a custom module.
-      state: carry state of the circuit.
+      state: its carry state.
       rollout_extras: extras by group and child name, or None.
       lead: the leading axes.
       drive: (*lead, size) by population, what is added to its sum from outside.
@@ -34,13 +55,12 @@ class Evaluation:
       effects: what interventions do to a step; None for nothing.
 
     Attributes:
-      weights: kernel and summed biases of each block, as they act.
       arrays: what selections read: outputs by level, shown and hidden ones, and past outputs.
     """
 
     def __init__(
         self,
-        circuit: "Circuit",
+        acting: Acting,
         run: Callable[..., StatefulModuleOutput],
         state: Mapping[str, PyTree],
         rollout_extras: Mapping[str, PyTree] | None,
@@ -49,13 +69,11 @@ class Evaluation:
         past: Callable[[str, int], jax.Array],
         effects: Effects | None = None,
     ):
-        self._circuit = circuit
-        self._packing = circuit.packing
+        self._acting = acting
+        self._packing = acting.packing
         self._lead = lead
-        self._dtype = circuit.float_type
-        self._effects = effects or Effects(circuit.packing)
-        self.weights = circuit.acting_weights(self._effects.cut)
-        self._carried = circuit.delays.reader()
+        self._dtype = acting.dtype
+        self._effects = effects or Effects(acting.packing)
         self._drive = {("drive", name): value for name, value in drive.items()}
         self._past = past
         self.arrays: dict[Any, jax.Array] = {}
@@ -67,7 +85,7 @@ class Evaluation:
                 None if rollout_extras is None else rollout_extras[name],
                 lead,
             )
-            for name, group in circuit.groups.items()
+            for name, group in acting.groups.items()
         }
 
     def evaluate(self, level: Level) -> None:
@@ -93,7 +111,7 @@ class Evaluation:
             if level.entering.width:
                 total = self._integrate(level, level.blocks, level.transfers)
                 entering.append(level.entering({"level": total}))
-            within = {i: self.weights[i][1] for i in level.inner_blocks}
+            within = {i: self._acting.weights[i][1] for i in level.inner_blocks}
             bias = sums_of(level.from_inner_blocks, within)
             biases.append(jnp.zeros(level.intake, self._dtype) if bias is None else bias)
         nothing = jnp.zeros((*self._lead, 0), self._dtype)
@@ -129,7 +147,7 @@ class Evaluation:
             terms.append(jnp.zeros((*self._lead, level.intake), self._dtype))
         total = sum(terms[1:], terms[0])
         for transfer in transfers:
-            sent = self._carried(transfer, self._select(transfer.sources))
+            sent = self._acting.carried(transfer, self._select(transfer.sources))
             arriving = self._call("transforms", transfer.name, sent)
             arriving = self._effects.on_transfer(transfer, arriving)
             total = add_arriving(total, arriving, transfer.columns)
@@ -137,14 +155,14 @@ class Evaluation:
 
     def _sums(self, index: int) -> jax.Array:
         """The sums of a block."""
-        sources, (kernel, bias) = self._packing.blocks[index].sources, self.weights[index]
-        return product(kernel, self._select(sources), self._circuit.compute_dtype) + bias
+        sources, (kernel, bias) = self._packing.blocks[index].sources, self._acting.weights[index]
+        return product(kernel, self._select(sources), self._acting.compute_dtype) + bias
 
     def _arriving(self, connection: Connection) -> jax.Array:
         """What a default connection adds to the sums, computed apart from its block."""
-        kernel, bias = self._circuit.own_weights(connection)
+        kernel, bias = self._acting.cut[connection.name]
         rows = self._select(self._packing.read(connection))
-        return product(kernel[None], rows, self._circuit.compute_dtype) + bias
+        return product(kernel[None], rows, self._acting.compute_dtype) + bias
 
     def _select(self, sources: Selection) -> jax.Array:
         return sources({key: self._read(key) for key in sources.keys})

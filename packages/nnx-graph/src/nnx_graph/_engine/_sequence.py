@@ -65,7 +65,8 @@ def run_sequence(
     def write(name: str, values: jax.Array) -> tuple[jax.Array, jax.Array]:
         return ring_write_sequence(*ring(name), values, done)
 
-    evaluation = Evaluation(circuit, run, state, rollout_extras, lead, drive, past)
+    acting = circuit.acting()
+    evaluation = Evaluation(acting, run, state, rollout_extras, lead, drive, past)
     parts = []
     for unit in packing.units:
         if not unit.cyclic:
@@ -74,7 +75,7 @@ def run_sequence(
             continue
         cycle = Cycle(unit, packing.blocks, circuit.compute_dtype)
         entering, bias = evaluation.enter(unit)
-        kernels = {index: evaluation.weights[index][0] for index in cycle.blocks}
+        kernels = {index: acting.weights[index][0] for index in cycle.blocks}
         history = _history(unit, state, lead[1], dtype)
         valid = _valid_reads(unit, done)
         if unit.modules or entering.dtype != dtype:
@@ -90,7 +91,7 @@ def run_sequence(
                 valid,
                 done,
                 rollout_extras,
-                circuit.delays.reader(),
+                acting.carried,
             )
             parts.append(part)
         else:
