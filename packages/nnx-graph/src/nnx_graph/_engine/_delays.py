@@ -124,12 +124,13 @@ class Delays(nnx.Module):
         def carried(transfer: Transfer, rows: Array) -> Array:
             size = rows.shape[-1] // sum(transfer.taps)
             if max(transfer.taps) > 1:
-                index = np.concatenate(
-                    [
-                        places.get(c.name, -1) + np.arange(taps * size) * (c.name in places)
-                        for c, taps in zip(transfer.connections, transfer.taps, strict=True)
-                    ]
-                )
+                index = np.full(rows.shape[-1], -1)  # of one tap, which has no weight
+                start = 0
+                for connection, count in zip(transfer.connections, transfer.taps, strict=True):
+                    end = start + count * size
+                    if connection.name in places:
+                        index[start:end] = places[connection.name] + np.arange(count * size)
+                    start = end
                 own = jnp.where(index < 0, 1, jnp.take(weights, np.maximum(index, 0), mode="clip"))
                 rows = rows * own.astype(rows.dtype)
                 apart = jnp.sum(_by_tap(rows, transfer.taps, size), axis=-2)
