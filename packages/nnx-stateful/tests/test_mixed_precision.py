@@ -68,13 +68,30 @@ def test_sum_is_of_float32():
 
 
 def test_product_without_a_type_is_the_plain_one():
+    wide = jnp.tile(KERNEL, (1, 8))
+
     def plain(x, kernel):
-        return (x.reshape(-1, F) @ kernel).reshape(T, B, OUT)
+        return (x.reshape(-1, F) @ kernel).reshape(T, B, kernel.shape[-1])
 
     def gradients(multiply):
-        return jax.make_jaxpr(jax.grad(lambda x, k: multiply(x, k).sum(), (0, 1)))(XS, KERNEL)
+        return jax.make_jaxpr(jax.grad(lambda x, k: multiply(x, k).sum(), (0, 1)))(XS, wide)
 
     assert str(gradients(multiply_rows)) == str(gradients(plain))
+
+
+@pytest.mark.parametrize("columns", [1, 2, 6, 7])
+def test_products_of_any_width_and_their_derivatives_are_the_plain_ones(columns):
+    def derivatives(multiply):
+        y, forward = jax.jvp(multiply, (x, kernel), (x + 1, kernel + 1))
+        backward = jax.vjp(multiply, x, kernel)[1](y)
+        many = jax.vmap(multiply)(jnp.stack([x, -x]), jnp.stack([kernel, kernel]))
+        return y, forward, backward, many
+
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
+    with jax.enable_x64(True):
+        x = jax.random.normal(jax.random.key(columns), (T, B, F), jnp.float64)
+        kernel = jax.random.normal(jax.random.key(0), (F, columns), jnp.float64)
+        jax.tree.map(close, derivatives(multiply_rows), derivatives(jnp.matmul))
 
 
 def test_type_that_is_no_narrower_changes_nothing():

@@ -212,4 +212,4 @@ def as_training_state(
 
 def copy_arrays(tree: Any) -> Any:
     """Copies every array: donated buffers must not be anybody else's, nor appear twice."""
-    return jax.tree.map(jnp.copy, tree)
+    return jax.device_put(tree, may_alias=False)  # compiles nothing

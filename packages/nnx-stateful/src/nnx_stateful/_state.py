@@ -129,7 +129,8 @@ def _difference(expected: PyTree, got: PyTree) -> str:
 
 
 def _shape_dtype(leaf: Any) -> tuple[tuple[int, ...], str]:
-    typed = jax.eval_shape(lambda: leaf)
+    known = isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
+    typed = leaf if known else jax.eval_shape(lambda: leaf)
     return tuple(typed.shape), str(typed.dtype)
 
 

@@ -164,28 +164,26 @@ def _run_backward(cycle: Cycle, residuals: Any, d_outputs: Any) -> Any:
     selections = [selection for selection, gradient in given if gradient is not None]
     nothing = jnp.zeros((rows, cycle.width), totals[0].dtype)
 
-    def step(received: dict[int, Array], inputs: Any) -> tuple[dict[int, Array], Any]:
+    def step(received: dict[int, Array], inputs: Any) -> tuple[dict[int, Array], list[Array]]:
         time, given, pullbacks, later = inputs
         collected = list(zip(selections, given, strict=True))
         for place, delay, index, selection in cycle.reads:
             gradient = masked(read_ring(received[index], time + delay), later, place)
             collected.append((selection, gradient))
         d_columns = add_columns(nothing, collected)
-        d_sums, d_entering = {}, []
+        d_totals = []
         for level, own in reversed(list(zip(cycle.levels, pullbacks, strict=True))):
             d_level = d_columns[..., level.start : level.start + level.width]
             d_total = respond_backward(level.responses, own, d_level)
-            d_entering.insert(
-                0, level.entering({"level": d_total}) if level.entering.pieces else d_total[:, :0]
-            )
+            d_totals.insert(0, d_total)
             for index, into in zip(level.inner_blocks, level.into_inner_blocks, strict=True):
-                d_sums[index] = into({"level": d_total})
-                d_sources = rounded_product(transposed[index], d_sums[index], cycle.dtype)
+                d_sums = into({"level": d_total})
+                d_sources = rounded_product(transposed[index], d_sums, cycle.dtype)
                 if (immediate := cycle.immediate(index)) is not None:
                     d_columns = add_columns(d_columns, [(immediate, d_sources)])
                 if index in received:
                     received |= {index: write_ring(received[index], d_sources, time)}
-        return received, (d_sums, d_entering)
+        return received, d_totals
 
     lengths: dict[int, int] = {}
     for _, delay, index, _ in cycle.reads:
@@ -196,7 +194,7 @@ def _run_backward(cycle: Cycle, residuals: Any, d_outputs: Any) -> Any:
     }
     later = None if valid is None else _valid_later(cycle, valid)
     wanted = [gradient for _, gradient in given if gradient is not None]
-    received, (d_sums, d_entering) = jax.lax.scan(
+    received, d_totals = jax.lax.scan(
         step, received, (jnp.arange(steps), wanted, pullbacks, later), reverse=True
     )
     d_history = jnp.zeros((depth, rows, cycle.width), nothing.dtype)
@@ -206,21 +204,17 @@ def _run_backward(cycle: Cycle, residuals: Any, d_outputs: Any) -> Any:
         steps_back = slice(depth - delay, depth - delay + known)
         added = add_columns(d_history[steps_back], [(selection, gradients)])
         d_history = d_history.at[steps_back].set(added)
-    d_kernels = {
-        index: product_gradient(sources[index], d_sums[index], kernel.shape[0], cycle.dtype).astype(
-            kernel.dtype
-        )
-        for index, kernel in kernels.items()
-    }
-    totals_of_blocks = {index: d.sum((0, 1)) for index, d in d_sums.items()}
-    d_bias = [
-        jnp.zeros(level.intake, nothing.dtype)
-        if level.from_inner_blocks is None
-        else sums_of(level.from_inner_blocks, totals_of_blocks)
-        for level in cycle.levels
-    ]
+    d_kernels, d_entering = {}, []
+    for level, d_total in zip(cycle.levels, d_totals, strict=True):
+        entering = level.entering({"level": d_total}) if level.entering.pieces else d_total[..., :0]
+        d_entering.append(entering)
+        for index, into in zip(level.inner_blocks, level.into_inner_blocks, strict=True):
+            kernel, d_sums = kernels[index], into({"level": d_total})
+            gradient = product_gradient(sources[index], d_sums, kernel.shape[0], cycle.dtype)
+            d_kernels[index] = gradient.astype(kernel.dtype)
+    d_bias = joined([d_total.sum((0, 1)) for d_total in d_totals])
     d_valid = None if valid is None else np.zeros(valid.shape, jax.dtypes.float0)
-    return d_kernels, joined(d_bias), joined(d_entering), d_history, d_valid
+    return d_kernels, d_bias, joined(d_entering), d_history, d_valid
 
 
 def _valid_later(cycle: Cycle, valid: Array) -> Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, Int, Key
-from nnx_stateful import narrow
+from nnx_stateful import multiply_rows, narrow
 
 from ._common import FrozenWeight
 from ._constraints import Constraints, Structure
@@ -148,7 +148,9 @@ def rounded_product(kernel: Array, x: Array, dtype: Any) -> Array:
 
 def _multiply(kernel: Array, x: Array, result: Any = None) -> Array:
     count, rows, columns = kernel.shape
-    if count == 1:  # one product over time and batch together
+    if count == 1 and result is None:
+        y = multiply_rows(x, kernel[0])
+    elif count == 1:  # one product over time and batch together
         y = jnp.matmul(x.reshape((-1, rows)), kernel[0], preferred_element_type=result)
     else:
         apart = x.reshape((-1, count, rows))

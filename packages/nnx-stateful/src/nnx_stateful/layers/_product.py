@@ -8,6 +8,9 @@ from jaxtyping import Array, Float
 
 from .._validate import as_compute_dtype
 
+NARROW = 6
+"""Up to so many columns a CPU is faster column by column; see ``benchmarks/narrow_products.py``."""
+
 
 def multiply_rows(
     x: Float[Array, "*lead F"], kernel: Float[Array, "F O"], compute_dtype: DTypeLike | None = None
@@ -20,7 +23,8 @@ def multiply_rows(
     takes a ``compute_dtype`` multiplies with this function.
 
     With three axes XLA on a CPU contracts the gradient of the kernel over two of them, for which
-    it first copies the transposed output gradient.
+    it first copies the transposed output gradient. Where the result is narrow, as at the head of a
+    policy, a CPU computes it column by column.
 
     Args:
       x: the rows.
@@ -46,12 +50,23 @@ def multiply_rows(
     dtype = as_compute_dtype("multiply_rows", compute_dtype)
     rows = x.reshape(-1, x.shape[-1])
     if dtype is None:
-        y = rows @ kernel
+        y = _multiply(rows, kernel)
     else:
         result = jnp.result_type(x, kernel)
         working = jnp.promote_types(result, jnp.float32)
         y = _rounded_product(rows.astype(working), kernel.astype(working), dtype).astype(result)
     return y.reshape(*x.shape[:-1], kernel.shape[-1])
+
+
+def _multiply(rows: Float[Array, "B F"], kernel: Float[Array, "F O"]) -> Float[Array, "B O"]:
+    if 1 < kernel.shape[-1] <= NARROW:
+        return jax.lax.platform_dependent(rows, kernel, cpu=_by_columns, default=jnp.matmul)
+    return rows @ kernel
+
+
+def _by_columns(rows: Float[Array, "B F"], kernel: Float[Array, "F O"]) -> Float[Array, "B O"]:
+    """Products of a matrix with vectors: fast, and so are the products of their derivative."""
+    return jnp.stack([rows @ column for column in kernel.T], axis=-1)
 
 
 def narrow(x: Array, dtype: np.dtype | None) -> Array:
