@@ -59,7 +59,7 @@ def make_environment(peer: Peer) -> Path:
         run(["uv", "venv", "--clear", "--python", version, str(folder)], timeout=300)
     same = [f"{name}=={importlib.metadata.version(name)}" for name in SHARED_VERSIONS]
     own = [f"--editable={ROOT / 'packages' / name}" for name in PACKAGES]
-    command = ["uv", "pip", "install", "--quiet", "--python", str(python)]
+    command = ["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python)]
     run([*command, *peer.requirements, *same, *own], timeout=900)
     return python
 
