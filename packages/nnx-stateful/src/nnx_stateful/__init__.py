@@ -7,6 +7,7 @@ from ._recording import extract_activations, with_recording
 from ._ring import (
     episode_starts,
     ring_advance,
+    ring_last,
     ring_read,
     ring_read_sequence,
     ring_write,
@@ -131,6 +132,7 @@ __all__ = [
     "rekey_noise",
     "reset_rows",
     "ring_advance",
+    "ring_last",
     "ring_read",
     "ring_read_sequence",
     "ring_write",

@@ -38,6 +38,20 @@ def ring_write(
     return written, (index + 1) % buffer.shape[1]
 
 
+def ring_last(
+    buffer: Shaped[Array, "B L *F"], index: Int[Array, " B"], steps: int
+) -> Shaped[Array, "steps B *F"]:
+    """Returns what was written last, the oldest first, 1 <= steps <= L.
+
+    Example:
+      >>> buffer = jnp.array([[1.0, 2.0, 3.0]])
+      >>> ring_last(buffer, jnp.array([1]), 2)[:, 0].tolist()
+      [3.0, 1.0]
+    """
+    slots = (index[None] + jnp.arange(steps)[:, None] - steps) % buffer.shape[1]
+    return buffer[jnp.arange(index.shape[0])[None], slots]
+
+
 def ring_read_sequence(
     buffer: Shaped[Array, "B L *F"],
     index: Int[Array, " B"],
@@ -57,11 +71,9 @@ def ring_read_sequence(
       >>> ring_read_sequence(jnp.zeros((1, 2)), jnp.array([0]), xs, done, 2)[:, 0].tolist()
       [0.0, 0.0, 0.0, 0.0, 3.0]
     """
-    steps, rows = xs.shape[:2]
-    head_steps = min(delay, steps)
-    slots = (index[None] + jnp.arange(head_steps)[:, None] - delay) % buffer.shape[1]
-    head = buffer[jnp.arange(rows)[None], slots]
-    delayed = jnp.concatenate([head, xs[: steps - head_steps]], axis=0)
+    steps = xs.shape[0]
+    head = ring_last(buffer, index, delay)[:steps]
+    delayed = jnp.concatenate([head, xs[: steps - head.shape[0]]], axis=0)
     if done is None:
         return delayed
     start = episode_starts(done)

@@ -225,15 +225,13 @@ class Arrangement:
         """The delays with which a connection reads any units."""
         return sorted({run[0] for tap in self.taps[connection.name] for run in tap})
 
-    def remembered(self, members: list[str], delay: int) -> Selection:
-        """The unit's columns of so many steps ago, as far as ring buffers hold them."""
-        lengths = self.plan.ring_lengths
+    def remembered(self, members: list[str]) -> Selection:
+        """The columns of populations in the ring buffers; zeros for those that none holds."""
 
         def piece(name: str) -> Piece:
-            size = self.sizes[name]
-            if lengths.get(name, 0) < delay:
-                return None, 0, size
-            return ("past", self.ring_name(name), delay), self.ring_columns[name], size
+            if name not in self.plan.ring_lengths:
+                return None, 0, self.sizes[name]
+            return self.ring_name(name), self.ring_columns[name], self.sizes[name]
 
         return Selection.of(map(piece, members))
 

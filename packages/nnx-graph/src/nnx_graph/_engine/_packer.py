@@ -78,10 +78,8 @@ class _Packer:
             width=starts[0],
             modules=self._modules_in_cycle(members, packed) if cyclic else (),
             backs=tuple(backs),
-            history=tuple(
-                self._at.remembered(members, delay)
-                for delay in range(1, max(delays, default=0) + 1)
-            ),
+            longest_delay=max(delays, default=0),
+            remembered=self._at.remembered(members),
         )
 
     def _modules_in_cycle(

@@ -187,8 +187,8 @@ class Unit:
       width: number of columns of all levels.
       modules: names of the custom modules that take part in the cycle, by kind.
       backs: for each delay within the unit, the columns of the unit that are read with it.
-      history: for each delay up to the longest within the unit, the unit's columns as they are in
-        the ring buffers.
+      longest_delay: within the unit; 0 without a cycle.
+      remembered: the unit's columns in the ring buffers; zeros for those that none holds.
     """
 
     levels: tuple[Level, ...]
@@ -196,7 +196,8 @@ class Unit:
     width: int
     modules: tuple[tuple[str, tuple[str, ...]], ...]
     backs: tuple[tuple[int, Selection], ...]
-    history: tuple[Selection, ...]
+    longest_delay: int
+    remembered: Selection
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from nnx_stateful import (
     StatefulModule,
     StatefulModuleOutput,
     episode_starts,
-    ring_read,
+    ring_last,
     ring_read_sequence,
     ring_write_sequence,
 )
@@ -102,14 +102,17 @@ def run_sequence(
 
 def _history(unit: Unit, state: dict[str, PyTree], rows: int, dtype: Any) -> jax.Array:
     """The unit's outputs of the steps before the sequence, (K, B, width), the last one last."""
-    steps = []
-    for selection in reversed(unit.history):
-        reads = {
-            key: ring_read(state["buffers"][key[1]], state["index"][key[1]], key[2])
-            for key in selection.keys
-        }
-        steps.append(selection(reads))
-    return jnp.stack(steps) if steps else jnp.zeros((0, rows, unit.width), dtype)
+    depth, column = unit.longest_delay, 0
+    history = jnp.zeros((depth, rows, unit.width), dtype)
+    for ring, start, width in unit.remembered.pieces:
+        if ring is not None:
+            buffer = state["buffers"][ring]
+            known = min(depth, buffer.shape[1])
+            last = ring_last(buffer, state["index"][ring], known)[..., start : start + width]
+            place = (depth - known, 0, column)
+            history = jax.lax.dynamic_update_slice(history, last.astype(dtype), place)
+        column += width
+    return history
 
 
 def _valid_reads(unit: Unit, done: Any) -> jax.Array | None:
