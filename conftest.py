@@ -24,8 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compiles for compile time where nothing runs long: everywhere but in the learning runs.
 
     What a process has compiled it need not compile again: the same training in another test.
-    JAX keeps millions of objects, and the collector's passes over them a tenth of the time.
     """
+    # JAX keeps millions of objects: walking over them as often as usual takes a tenth of the time.
     gc.set_threshold(200_000, 20, 50)
     if config.option.markexpr == "not slow":
         jax.config.update("jax_disable_most_optimizations", True)

@@ -1,11 +1,13 @@
 """What a narrow product and its gradients cost on a CPU: column by column, beside one product.
 
-Run with `uv run python benchmarks/narrow_products.py`. A policy's head multiplies many rows to a
-few columns. `nnx_stateful.multiply_rows` does so column by column up to a width, which this script
-is to set: the two forms in turn, medians; each figure is the product with both of its gradients.
+Run with `uv run python benchmarks/narrow_products.py`. A policy's head multiplies rows to a few
+columns: those of a step, or of a whole sequence. `nnx_stateful.multiply_rows` does so column by
+column up to a width, which this script is to set: the two forms in turn, medians; each figure is
+the product with both of its gradients.
 """
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -14,10 +16,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-ROWS = 4096
-FEATURES = (32, 64, 256)
-COLUMNS = (1, 2, 3, 4, 6, 8, 12)
-REPEATS = 30
+ROWS = (32, 512, 4096)
+FEATURES = (32, 256, 1600)
+COLUMNS = (1, 2, 3, 6, 8)
+REPEATS = 20
 
 
 def by_columns(x: Array, kernel: Array) -> Array:
@@ -46,21 +48,20 @@ def microseconds(program: Callable[[Array, Array], Array], x: Array, kernel: Arr
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
-    print(f"{'features':>8}{'columns':>9}{'at once':>9}{'apart':>9}   microseconds")
-    for features in FEATURES:
-        for columns in COLUMNS:
-            x = jax.random.normal(jax.random.key(0), (ROWS, features))
-            kernel = jax.random.normal(jax.random.key(1), (features, columns))
-            programs = [repeated(jnp.matmul), repeated(by_columns)]
-            found: list[list[float]] = [[], []]
-            for turn in range(options.rounds + 1):
-                for program, times in zip(programs, found, strict=True):
-                    spent = microseconds(program, x, kernel)
-                    times += [spent] if turn else []  # the first turn compiles
-            cells = "".join(f"{statistics.median(times):9.0f}" for times in found)
-            print(f"{features:8}{columns:9}{cells}", flush=True)
+    print(f"{'rows':>6}{'features':>9}{'columns':>8}{'at once':>9}{'apart':>9}   microseconds")
+    for rows, features, columns in itertools.product(ROWS, FEATURES, COLUMNS):
+        x = jax.random.normal(jax.random.key(0), (rows, features))
+        kernel = jax.random.normal(jax.random.key(1), (features, columns))
+        programs = [repeated(jnp.matmul), repeated(by_columns)]
+        found: list[list[float]] = [[], []]
+        for turn in range(options.rounds + 1):
+            for program, times in zip(programs, found, strict=True):
+                spent = microseconds(program, x, kernel)
+                times += [spent] if turn else []  # the first turn compiles
+        cells = "".join(f"{statistics.median(times):9.1f}" for times in found)
+        print(f"{rows:6}{features:9}{columns:8}{cells}", flush=True)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from nnx_ppo_train import (
     train_ppo,
     train_ppo_many,
 )
+from nnx_ppo_train._sweep import make_members
 
 from ._networks import HIDDEN, TRUNKS, RandomEnds, actor_critic, make
 
@@ -279,6 +280,13 @@ def test_members_equal_single_runs_with_every_mechanism_on(vectorize):
         )
         for a, b in pairs:
             np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_seeds_and_values_may_be_arrays():
+    members = make_members(CONFIG, np.arange(2), {"learning_rate": np.logspace(-4, -3, 2)})
+    lists = make_members(CONFIG, [0, 1], {"learning_rate": np.logspace(-4, -3, 2).tolist()})
+    assert members == lists
+    assert {type(member.seed) for member in members} == {int}
 
 
 def test_videos_are_refused():

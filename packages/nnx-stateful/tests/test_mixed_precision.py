@@ -94,6 +94,13 @@ def test_products_of_any_width_and_their_derivatives_are_the_plain_ones(columns)
         jax.tree.map(close, derivatives(multiply_rows), derivatives(jnp.matmul))
 
 
+@pytest.mark.parametrize(("platform", "products"), [("cpu", 3), ("cuda", 1)])
+def test_few_columns_are_computed_one_by_one_on_a_cpu_alone(platform, products):
+    traced = jax.jit(multiply_rows).trace(XS, jnp.ones((F, 3)))
+    program = traced.lower(lowering_platforms=(platform,)).as_text()
+    assert program.count("stablehlo.dot_general") == products
+
+
 def test_type_that_is_no_narrower_changes_nothing():
     np.testing.assert_array_equal(multiply_rows(XS, KERNEL, "float32"), multiply_rows(XS, KERNEL))
     half = XS.astype(jnp.bfloat16), KERNEL.astype(jnp.bfloat16)

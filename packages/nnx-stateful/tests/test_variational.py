@@ -195,6 +195,8 @@ def test_bad_option_raises(kind, options, message):
 def test_negative_ar1_weight_raises():
     with pytest.raises(ValueError, match="ar1_weight: expected a finite number of at least 0"):
         AR1VariationalBottleneck(LATENT, nnx.Rngs(0), ar1_weight=-1.0)
+    with pytest.raises(TypeError, match="backprop_through_time: expected True or False, got 'no'"):
+        AR1VariationalBottleneck(LATENT, nnx.Rngs(0), backprop_through_time="no")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -212,4 +212,5 @@ def as_training_state(
 
 def copy_arrays(tree: Any) -> Any:
     """Copies every array: donated buffers must not be anybody else's, nor appear twice."""
-    return jax.device_put(tree, may_alias=False)  # compiles nothing
+    arrays = jax.tree.map(jnp.asarray, tree)  # the memory of NumPy's arrays would be shared
+    return jax.device_put(arrays, may_alias=False)  # compiles nothing, as jnp.copy would

@@ -5,6 +5,8 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from ._config import LARGEST_SEED, TrainConfig
 from ._hyperparameters import Hyperparameters
 from ._validate import check_whole_number
@@ -60,7 +62,7 @@ def _checked_seeds(seeds: Any) -> list[int]:
         raise TypeError(
             f"train_ppo_many: seeds: expected several seeds, such as range(8), got {seeds!r}"
         )
-    seeds = list(seeds)
+    seeds = _plain(seeds)
     for seed in seeds:
         check_whole_number(seed, "train_ppo_many: seeds", at_least=0, at_most=LARGEST_SEED)
     if not seeds or len(set(seeds)) < len(seeds):
@@ -84,7 +86,7 @@ def _checked_sweep(sweep: Any) -> dict[str, list[Any]]:
                 f"{', '.join(SWEEPABLE)}; got {name!r}; run train_ppo for each value of it"
             )
         several = isinstance(values, Iterable) and not isinstance(values, str | Mapping)
-        lists[name] = list(values) if several else []
+        lists[name] = _plain(values) if several else []
         if not lists[name]:
             raise TypeError(
                 f"train_ppo_many: sweep[{name!r}]: expected a list of values, got {values!r}"
@@ -100,6 +102,11 @@ def _checked_sweep(sweep: Any) -> dict[str, list[Any]]:
                 f"off for all members alike), got {lists[name]}"
             )
     return lists
+
+
+def _plain(values: Iterable[Any]) -> list[Any]:
+    """A list, with Python's numbers for NumPy's, as from ``np.arange`` and ``np.logspace``."""
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
 def _kind(value: Any) -> str:

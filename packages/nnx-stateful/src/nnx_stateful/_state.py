@@ -130,7 +130,7 @@ def _difference(expected: PyTree, got: PyTree) -> str:
 
 def _shape_dtype(leaf: Any) -> tuple[tuple[int, ...], str]:
     known = isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
-    typed = leaf if known else jax.eval_shape(lambda: leaf)
+    typed = leaf if known else jax.eval_shape(lambda: leaf)  # which takes milliseconds
     return tuple(typed.shape), str(typed.dtype)
 
 

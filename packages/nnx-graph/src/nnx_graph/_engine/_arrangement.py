@@ -225,8 +225,8 @@ class Arrangement:
         """The delays with which a connection reads any units."""
         return sorted({run[0] for tap in self.taps[connection.name] for run in tap})
 
-    def remembered(self, members: list[str]) -> Selection:
-        """The columns of populations in the ring buffers; zeros for those that none holds."""
+    def in_rings(self, members: list[str]) -> Selection:
+        """Populations in the ring buffers, by name of these; zeros for those that none holds."""
 
         def piece(name: str) -> Piece:
             if name not in self.plan.ring_lengths:

@@ -204,6 +204,16 @@ def _run_backward(cycle: Cycle, residuals: Any, d_outputs: Any) -> Any:
         steps_back = slice(depth - delay, depth - delay + known)
         added = add_columns(d_history[steps_back], [(selection, gradients)])
         d_history = d_history.at[steps_back].set(added)
+    d_kernels, d_entering = _pullback_of_sums(cycle, kernels, sources, d_totals)
+    d_bias = joined([d_total.sum((0, 1)) for d_total in d_totals])  # a constant where none is
+    d_valid = None if valid is None else np.zeros(valid.shape, jax.dtypes.float0)
+    return d_kernels, d_bias, d_entering, d_history, d_valid
+
+
+def _pullback_of_sums(
+    cycle: Cycle, kernels: Kernels, sources: Mapping[int, Array], d_totals: Sequence[Array]
+) -> tuple[dict[int, Array], Array]:
+    """Gradients of the kernels and of what enters, for those of the sums, by level."""
     d_kernels, d_entering = {}, []
     for level, d_total in zip(cycle.levels, d_totals, strict=True):
         entering = level.entering({"level": d_total}) if level.entering.pieces else d_total[..., :0]
@@ -212,9 +222,7 @@ def _run_backward(cycle: Cycle, residuals: Any, d_outputs: Any) -> Any:
             kernel, d_sums = kernels[index], into({"level": d_total})
             gradient = product_gradient(sources[index], d_sums, kernel.shape[0], cycle.dtype)
             d_kernels[index] = gradient.astype(kernel.dtype)
-    d_bias = joined([d_total.sum((0, 1)) for d_total in d_totals])
-    d_valid = None if valid is None else np.zeros(valid.shape, jax.dtypes.float0)
-    return d_kernels, d_bias, joined(d_entering), d_history, d_valid
+    return d_kernels, joined(d_entering)
 
 
 def _valid_later(cycle: Cycle, valid: Array) -> Array:

@@ -78,8 +78,7 @@ class _Packer:
             width=starts[0],
             modules=self._modules_in_cycle(members, packed) if cyclic else (),
             backs=tuple(backs),
-            longest_delay=max(delays, default=0),
-            remembered=self._at.remembered(members),
+            in_rings=self._at.in_rings(members),
         )
 
     def _modules_in_cycle(

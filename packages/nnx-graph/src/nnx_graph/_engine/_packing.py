@@ -187,8 +187,8 @@ class Unit:
       width: number of columns of all levels.
       modules: names of the custom modules that take part in the cycle, by kind.
       backs: for each delay within the unit, the columns of the unit that are read with it.
-      longest_delay: within the unit; 0 without a cycle.
-      remembered: the unit's columns in the ring buffers; zeros for those that none holds.
+      in_rings: selects the unit's columns from ring buffers, by the names of these; zeros for
+        those that none holds.
     """
 
     levels: tuple[Level, ...]
@@ -196,8 +196,12 @@ class Unit:
     width: int
     modules: tuple[tuple[str, tuple[str, ...]], ...]
     backs: tuple[tuple[int, Selection], ...]
-    longest_delay: int
-    remembered: Selection
+    in_rings: Selection
+
+    @property
+    def longest_delay(self) -> int:
+        """The longest delay within the unit, in steps; 0 without a cycle."""
+        return max((delay for delay, _ in self.backs), default=0)
 
 
 @dataclasses.dataclass(frozen=True)

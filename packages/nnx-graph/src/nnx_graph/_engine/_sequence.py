@@ -76,7 +76,7 @@ def run_sequence(
         cycle = Cycle(unit, packing.blocks, circuit.compute_dtype)
         entering, bias = evaluation.enter(unit)
         kernels = {index: acting.weights[index][0] for index in cycle.blocks}
-        history = _history(unit, state, lead[1], dtype)
+        history = _history(unit, state, dtype)
         valid = _valid_reads(unit, done)
         if unit.modules or entering.dtype != dtype:
             levels, part = run_cycle_of_modules(
@@ -100,19 +100,15 @@ def run_sequence(
     return evaluation.result(write, outputs, parts)
 
 
-def _history(unit: Unit, state: dict[str, PyTree], rows: int, dtype: Any) -> jax.Array:
+def _history(unit: Unit, state: dict[str, PyTree], dtype: Any) -> jax.Array:
     """The unit's outputs of the steps before the sequence, (K, B, width), the last one last."""
-    depth, column = unit.longest_delay, 0
-    history = jnp.zeros((depth, rows, unit.width), dtype)
-    for ring, start, width in unit.remembered.pieces:
-        if ring is not None:
-            buffer = state["buffers"][ring]
-            known = min(depth, buffer.shape[1])
-            last = ring_last(buffer, state["index"][ring], known)[..., start : start + width]
-            place = (depth - known, 0, column)
-            history = jax.lax.dynamic_update_slice(history, last.astype(dtype), place)
-        column += width
-    return history
+    depth, known = unit.longest_delay, {}
+    for ring in unit.in_rings.keys:
+        buffer = state["buffers"][ring]
+        last = ring_last(buffer, state["index"][ring], min(depth, buffer.shape[1]))
+        before = depth - last.shape[0]  # of which nothing reads so far back
+        known[ring] = jnp.pad(last.astype(dtype), ((before, 0), (0, 0), (0, 0)))
+    return unit.in_rings(known)
 
 
 def _valid_reads(unit: Unit, done: Any) -> jax.Array | None:

@@ -148,9 +148,9 @@ def rounded_product(kernel: Array, x: Array, dtype: Any) -> Array:
 
 def _multiply(kernel: Array, x: Array, result: Any = None) -> Array:
     count, rows, columns = kernel.shape
-    if count == 1 and result is None:
+    if count == 1 and result is None:  # one product over time and batch together
         y = multiply_rows(x, kernel[0])
-    elif count == 1:  # one product over time and batch together
+    elif count == 1:  # the same, of rounded operands
         y = jnp.matmul(x.reshape((-1, rows)), kernel[0], preferred_element_type=result)
     else:
         apart = x.reshape((-1, count, rows))

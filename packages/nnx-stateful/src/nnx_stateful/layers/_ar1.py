@@ -11,6 +11,7 @@ from .._noise import noise_state
 from .._output import PyTree, StatefulModuleOutput
 from .._state import reset_rows
 from .._unroll import sequence_length
+from .._validate import check_bool
 from ._inputs import check_features
 from ._stochastic import StochasticModule
 from ._variational import check_latent, kl_to_standard_normal, split_latent
@@ -58,6 +59,7 @@ class AR1VariationalBottleneck(StochasticModule):
     ):
         super().__init__(rngs)
         check_latent(self, latent_size, min_std, kl_weight=kl_weight, ar1_weight=ar1_weight)
+        check_bool(type(self).__name__, "backprop_through_time", backprop_through_time)
         self.latent_size = latent_size
         self.kl_weight = kl_weight
         self.min_std = min_std

@@ -8,8 +8,8 @@ from jaxtyping import Array, Float
 
 from .._validate import as_compute_dtype
 
-NARROW = 6
-"""Up to so many columns a CPU is faster column by column; see ``benchmarks/narrow_products.py``."""
+_FEW_COLUMNS = 6
+"""Up to so many a CPU is faster column by column; see ``benchmarks/narrow_products.py``."""
 
 
 def multiply_rows(
@@ -23,8 +23,8 @@ def multiply_rows(
     takes a ``compute_dtype`` multiplies with this function.
 
     With three axes XLA on a CPU contracts the gradient of the kernel over two of them, for which
-    it first copies the transposed output gradient. Where the result is narrow, as at the head of a
-    policy, a CPU computes it column by column.
+    it first copies the transposed output gradient. Without a ``compute_dtype`` a CPU computes a
+    result of two to six columns, as at the head of a policy, column by column.
 
     Args:
       x: the rows.
@@ -59,7 +59,7 @@ def multiply_rows(
 
 
 def _multiply(rows: Float[Array, "B F"], kernel: Float[Array, "F O"]) -> Float[Array, "B O"]:
-    if 1 < kernel.shape[-1] <= NARROW:
+    if 1 < kernel.shape[-1] <= _FEW_COLUMNS:
         return jax.lax.platform_dependent(rows, kernel, cpu=_by_columns, default=jnp.matmul)
     return rows @ kernel
 
