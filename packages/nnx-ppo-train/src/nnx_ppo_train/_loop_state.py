@@ -212,5 +212,5 @@ def as_training_state(
 
 def copy_arrays(tree: Any) -> Any:
     """Copies every array: donated buffers must not be anybody else's, nor appear twice."""
-    arrays = jax.tree.map(jnp.asarray, tree)  # the memory of NumPy's arrays would be shared
-    return jax.device_put(arrays, may_alias=False)  # compiles nothing, as jnp.copy would
+    arrays = jax.tree.map(jnp.asarray, tree)  # device_put alone may share NumPy's memory
+    return jax.device_put(arrays, may_alias=False)  # unlike jnp.copy it compiles nothing

@@ -41,7 +41,7 @@ def ring_write(
 def ring_last(
     buffer: Shaped[Array, "B L *F"], index: Int[Array, " B"], steps: int
 ) -> Shaped[Array, "steps B *F"]:
-    """Returns what was written last, the oldest first, 1 <= steps <= L.
+    """Returns what was written in the last ``steps`` steps, oldest first, 1 <= steps <= L.
 
     Example:
       >>> buffer = jnp.array([[1.0, 2.0, 3.0]])

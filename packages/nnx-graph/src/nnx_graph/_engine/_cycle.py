@@ -205,7 +205,8 @@ def _run_backward(cycle: Cycle, residuals: Any, d_outputs: Any) -> Any:
         added = add_columns(d_history[steps_back], [(selection, gradients)])
         d_history = d_history.at[steps_back].set(added)
     d_kernels, d_entering = _pullback_of_sums(cycle, kernels, sources, d_totals)
-    d_bias = joined([d_total.sum((0, 1)) for d_total in d_totals])  # a constant where none is
+    # Columns to which no block adds have a constant for their bias: their gradient is not used.
+    d_bias = joined([d_total.sum((0, 1)) for d_total in d_totals])
     d_valid = None if valid is None else np.zeros(valid.shape, jax.dtypes.float0)
     return d_kernels, d_bias, d_entering, d_history, d_valid
 
