@@ -25,6 +25,9 @@ class EvalConfig:
       deterministic: whether stochastic layers act by mode or mean; False lets them draw.
       logging_level: ENV_METRICS and NETWORK_METRICS add their averages over the episodes.
       logging_percentiles: percentiles of return and length to report, or None.
+      group_by: key of the environment's ``info`` whose value at the start of an episode, an int,
+        is the index of the episode's group; None for no groups.
+      group_names: names of the groups; each gets metrics ``eval/NAME/...`` of its own.
     """
 
     enabled: bool = True
@@ -35,6 +38,8 @@ class EvalConfig:
     deterministic: bool = True
     logging_level: LoggingLevel = LoggingLevel.NONE
     logging_percentiles: tuple[int, ...] | None = (0, 25, 50, 75, 100)
+    group_by: str | None = None
+    group_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("enabled", "deterministic"):
@@ -81,6 +86,8 @@ class TrainConfig:
       seed: the run's seed, in [0, 2**32): environments, noise, minibatches.
       checkpoint_every_steps: environment steps between calls of ``checkpoint_fn``; there is one
         at the start and the end.
+      checkpoint_every_minutes: minutes of wall time after which ``checkpoint_fn`` is called in
+        any case, or None.
       target_return: stop when an evaluation's mean return reaches this, or None.
 
     Example:
@@ -93,6 +100,7 @@ class TrainConfig:
     video: VideoConfig = dataclasses.field(default_factory=VideoConfig)
     seed: int = 17
     checkpoint_every_steps: int = 500_000
+    checkpoint_every_minutes: float | None = 5.0
     target_return: float | None = None
 
     def __post_init__(self) -> None:
@@ -101,6 +109,7 @@ class TrainConfig:
         instance(self, "video", VideoConfig, "VideoConfig(enabled=True)")
         whole_number(self, "seed", at_least=0, at_most=LARGEST_SEED)
         whole_number(self, "checkpoint_every_steps", at_least=1)
+        number(self, "checkpoint_every_minutes", above=0.0, optional=True)
         number(self, "target_return", optional=True)
         if self.target_return is not None and not self.eval.enabled:
             raise ValueError(

@@ -17,6 +17,9 @@ from ._validate import (
 Schedule = Callable[[Any], Any]
 """An optax schedule: from the number of gradient updates so far to a value."""
 
+DecayMask = Callable[[str], bool]
+"""From a parameter's path, such as "layers/0/linear/kernel", to whether weight decay acts on it."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PPOConfig:
@@ -40,6 +43,10 @@ class PPOConfig:
       critic_loss_weight: weight of the value loss.
       gradient_clipping: largest global gradient norm, or None.
       weight_decay: decoupled weight decay of AdamW, or None for Adam.
+      weight_decay_mask: parameters that decay. "kernels": those whose name ends in "kernel" or
+        "weights"; biases, delays, time constants, scales and log standard deviations do not.
+        "all": every parameter. A function from a parameter's path, such as
+        "layers/0/linear/kernel", to a bool chooses freely.
       logging_level: groups of metrics to compute.
       logging_percentiles: report distributions by these percentiles, or None for mean and std.
       learning_rate_schedule: "constant", or "linear": from ``learning_rate`` down to 0 at
@@ -70,6 +77,11 @@ class PPOConfig:
       env_resets: "pool": fresh states are made for all environments at once when needed and
         handed out one by one. "fresh": a reset of all environments at every step in which an
         episode ends.
+      nonfinite: treatment of values that are not finite. "skip": such a sample is left out of the
+        losses and statistics, its row starts a new episode, and an update with such a gradient is
+        not applied; both are counted in the ``nonfinite/...`` metrics, and ten iterations without
+        an applied update end the run with NonFiniteError. "raise": the first one ends the run with
+        NonFiniteError, which names iteration, module and leaf. "ignore": no check at all.
     """
 
     n_envs: int = 256
@@ -86,6 +98,7 @@ class PPOConfig:
     critic_loss_weight: float = 1.0
     gradient_clipping: float | None = None
     weight_decay: float | None = None
+    weight_decay_mask: Literal["kernels", "all"] | DecayMask = "kernels"
     logging_level: LoggingLevel = LoggingLevel.LOSSES
     logging_percentiles: tuple[int, ...] | None = None
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
@@ -103,6 +116,7 @@ class PPOConfig:
     burn_in: int = 0
     truncation: Literal["bootstrap", "mask"] = "bootstrap"
     env_resets: Literal["pool", "fresh"] = "pool"
+    nonfinite: Literal["skip", "raise", "ignore"] = "skip"
 
     @property
     def steps_per_iteration(self) -> int:
@@ -146,6 +160,9 @@ class PPOConfig:
         one_of(self, "normalize_over", ("minibatch", "rollout"))
         one_of(self, "truncation", ("bootstrap", "mask"))
         one_of(self, "env_resets", ("pool", "fresh"))
+        one_of(self, "nonfinite", ("skip", "raise", "ignore"))
+        if not callable(self.weight_decay_mask):
+            one_of(self, "weight_decay_mask", ("kernels", "all"))
         whole_number(self, "burn_in", at_least=0)
         if self.bptt_length is not None:
             whole_number(self, "bptt_length", at_least=1)

@@ -1,6 +1,7 @@
 """The records that pass between rollout, loss and loop."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -62,15 +63,18 @@ class TrainingState:
 
     Attributes:
       networks: the network; a copy, safe to keep, in what ``checkpoint_fn`` receives.
-      network_states: carry state, leaves (B, ...).
-      env_states: environment states, leaves (B, ...).
+      network_states: carry state, leaves (B, ...); None to begin new episodes.
+      env_states: environment states, leaves (B, ...); None to begin new episodes.
       optimizer: state of the optax optimiser.
       schedules: how far learning rate and entropy schedules have come.
       rng_key: the key from which the next iteration draws.
       steps_taken: environment steps so far, an exact Python int.
-      episodes: returns and lengths of the training episodes under way.
+      episodes: returns and lengths of the training episodes under way; None to begin new ones.
       reward_normalizer: what rewards are normalised by; None without ``normalize_rewards``.
-      reward_sums: discounted sums of rewards under way, the normaliser's carry, leaves (B,).
+      reward_sums: discounted sums of rewards under way, the normaliser's carry, leaves (B,); None
+        to begin new ones.
+      callbacks: what ``state_dict()`` of each callback returned, None for those without one.
+      metrics: the last metrics by name, with those of the last evaluation.
     """
 
     networks: StatefulModule
@@ -80,9 +84,11 @@ class TrainingState:
     schedules: ScheduleState
     rng_key: Array
     steps_taken: int
-    episodes: EpisodeTally
+    episodes: EpisodeTally | None
     reward_normalizer: StatefulModule | None = None
     reward_sums: PyTree = None
+    callbacks: tuple[Any, ...] = ()
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
