@@ -5,9 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ._checks import continuous_action, positive_int
+from ._checks import all_finite, continuous_action, positive_int
 from ._protocol import State
 
 TIME_STEP = 0.05  # s
@@ -45,7 +45,8 @@ class BodyChain:
     Observations, actions and rewards are dicts by body name (`body_0`, `body_1`, ...). A body sees
     its displacement, velocity and target, not its neighbours, whose pull it must balance: so it
     pays to let bodies communicate. Its reward in a step is `exp(-(error / 0.25 m)^2)`, in (0, 1].
-    Episodes are truncated after `episode_length` steps. The greatest return depends on the start
+    Episodes are truncated after `episode_length` steps; an action or a state that is not finite
+    terminates them and earns nothing. The greatest return depends on the start
     and is not known in closed form; `episode_length` per body bounds it.
 
     Args:
@@ -105,16 +106,19 @@ class BodyChain:
         y = state.displacement
         stretch = y - jnp.pad(y, (1, 0))[:-1]  # to the previous body, the root first
         pull = jnp.pad(stretch, (0, 1))[1:] - stretch
-        force = STIFFNESS * pull - DAMPING * state.velocity + FORCE_LIMIT * self._forces(action)
+        push, legal = self._forces(action)
+        force = STIFFNESS * pull - DAMPING * state.velocity + FORCE_LIMIT * push
         velocity = state.velocity + TIME_STEP * force
         y = y + TIME_STEP * velocity
         error = y - state.target
         steps = state.steps + 1
-        truncated = steps >= self.episode_length
+        failed = ~(legal & all_finite((y, velocity, error)))
+        truncated = (steps >= self.episode_length) & ~failed
+        reward = jnp.where(failed, 0.0, jnp.exp(-jnp.square(error / REWARD_DISTANCE)))
         return state.replace(
             obs=self._observe(y, velocity, state.target),
-            reward=self._by_name(jnp.exp(-jnp.square(error / REWARD_DISTANCE))),
-            done=truncated,
+            reward=self._by_name(reward),
+            done=truncated | failed,
             info={**state.info, "truncated": truncated},
             metrics={**state.metrics, "mean_error": jnp.abs(error).mean()},
             displacement=y,
@@ -122,16 +126,18 @@ class BodyChain:
             steps=steps,
         )
 
-    def _forces(self, action: Any) -> Float[Array, " bodies"]:
+    def _forces(self, action: Any) -> tuple[Float[Array, " bodies"], Bool[Array, ""]]:
         if not isinstance(action, dict) or set(action) != set(self.body_names):
             got = sorted(action) if isinstance(action, dict) else type(action).__name__
             raise ValueError(
                 f"BodyChain: expected an action dict with the entries {list(self.body_names)}, "
                 f"got {got}"
             )
-        return jnp.concatenate(
-            [continuous_action(action[n], 1, f"BodyChain, {n}") for n in self.body_names]
+        pushes, legal = zip(
+            *(continuous_action(action[n], 1, f"BodyChain, {n}") for n in self.body_names),
+            strict=True,
         )
+        return jnp.concatenate(pushes), jnp.stack(legal).all()
 
     def _observe(self, *columns: Float[Array, " bodies"]) -> dict[str, Float[Array, "3"]]:
         return self._by_name(jnp.stack(columns, axis=-1))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ._checks import continuous_action, finite_float, positive_int
+from ._checks import all_finite, continuous_action, finite_float, positive_int
 from ._protocol import State
 
 GRAVITY = 9.8  # m/s^2
@@ -81,9 +81,10 @@ class CartPole:
     """Balance a pole on a cart by pushing the cart, in gusty wind.
 
     The action is one number in [-1, 1], the force in units of 10 N. Each step earns 1. The episode
-    terminates when the cart is more than 2.4 m from the centre or the pole more than 12 degrees
-    from upright, and is truncated after `episode_length` steps, so `max_return` is `episode_length`
-    and is reached by policies that never drop the pole.
+    terminates unless the cart is within 2.4 m of the center and the pole within 12 degrees of
+    upright, and is truncated after `episode_length` steps, so `max_return` is `episode_length`
+    and is reached by policies that never drop the pole. An action or a state that is not finite
+    terminates it and earns nothing.
 
     A random horizontal force ("gust") acts on the cart in every step. It is what makes the
     velocities matter: without it a reaction to the positions alone, which cannot damp, keeps the
@@ -151,19 +152,23 @@ class CartPole:
 
     def step(self, state: CartPoleState, action: Float[Array, "1"]) -> CartPoleState:
         """Push for one time step."""
-        force = FORCE_LIMIT * continuous_action(action, 1, "CartPole")[0]
+        push, legal = continuous_action(action, 1, "CartPole")
+        force = FORCE_LIMIT * push[0]
         if self.gust > 0.0:
             key = jax.random.fold_in(state.gust_key, state.steps)
             force = force + self.gust * jax.random.normal(key, (), force.dtype)
         kinematics = cartpole_dynamics(state.kinematics, force.astype(state.kinematics.dtype))
         steps = state.steps + 1
-        terminated = (jnp.abs(kinematics[0]) > POSITION_LIMIT) | (
-            jnp.abs(kinematics[2]) > ANGLE_LIMIT
+        # Written as what is good, negated: every comparison with NaN is false.
+        in_limits = (jnp.abs(kinematics[0]) <= POSITION_LIMIT) & (
+            jnp.abs(kinematics[2]) <= ANGLE_LIMIT
         )
+        legal = legal & all_finite(kinematics)
+        terminated = ~(in_limits & legal)
         truncated = (steps >= self.episode_length) & ~terminated
         return state.replace(
             obs=self._observe(kinematics),
-            reward=jnp.ones_like(state.reward),
+            reward=legal.astype(state.reward.dtype),
             done=terminated | truncated,
             info={**state.info, "truncated": truncated},
             kinematics=kinematics,

@@ -4,8 +4,9 @@ import math
 import operator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 
 def positive_int(value: Any, where: str, *, least: int = 1) -> int:
@@ -58,8 +59,12 @@ def finite_float(value: Any, where: str, *, least: float = -math.inf) -> float:
     return number
 
 
-def continuous_action(action: Any, size: int, where: str) -> Float[Array, " size"]:
-    """Return a continuous action clipped to [-1, 1].
+def continuous_action(
+    action: Any, size: int, where: str
+) -> tuple[Float[Array, " size"], Bool[Array, ""]]:
+    """Return a continuous action clipped to [-1, 1], and whether it is finite.
+
+    Entries that are not finite become 0, so that they do not spread; environments end the episode.
 
     Args:
         action: Array of shape (size,).
@@ -71,8 +76,9 @@ def continuous_action(action: Any, size: int, where: str) -> Float[Array, " size
         ValueError: If its shape is not (size,).
 
     Example:
-        >>> continuous_action(jnp.array([2.0]), 1, "CartPole").tolist()
-        [1.0]
+        >>> action, finite = continuous_action(jnp.array([2.0, jnp.nan]), 2, "PointMass")
+        >>> action.tolist(), bool(finite)
+        ([1.0, 0.0], False)
     """
     if isinstance(action, (dict, list, tuple)):
         raise TypeError(
@@ -84,15 +90,19 @@ def continuous_action(action: Any, size: int, where: str) -> Float[Array, " size
             f"{where}: expected an action of shape ({size},), got {jnp.shape(action)}; "
             "environments are unbatched, use jax.vmap(env.step) for a batch"
         )
-    return jnp.clip(jnp.asarray(action, jnp.result_type(float)), -1.0, 1.0)
+    action = jnp.asarray(action, jnp.result_type(float))
+    finite = jnp.isfinite(action)
+    return jnp.clip(jnp.where(finite, action, 0.0), -1.0, 1.0), jnp.all(finite)
 
 
-def integer_action(action: Any, shape: tuple[int, ...], where: str) -> Int[Array, "*shape"]:
-    """Return an action made of integers.
+def integer_action(
+    action: Any, sizes: int | tuple[int, ...], where: str
+) -> tuple[Int[Array, "*shape"], Bool[Array, ""]]:
+    """Return an action made of integers, and whether all are in range.
 
     Args:
-        action: Array of that shape.
-        shape: () for one choice, (K,) for K of them.
+        action: A scalar, or an array (K,).
+        sizes: Number of alternatives: one number for a scalar, K of them for an array.
         where: Name of the environment, for the message.
 
     Raises:
@@ -100,9 +110,11 @@ def integer_action(action: Any, shape: tuple[int, ...], where: str) -> Int[Array
         ValueError: If it has another shape.
 
     Example:
-        >>> integer_action(jnp.array([0, 2]), (2,), "MultiChoice").tolist()
-        [0, 2]
+        >>> action, legal = integer_action(jnp.array([0, 2]), (3, 2), "MultiChoice")
+        >>> action.tolist(), bool(legal)
+        ([0, 2], False)
     """
+    shape = () if isinstance(sizes, int) else (len(sizes),)
     if isinstance(action, (dict, list, tuple)) or not jnp.issubdtype(
         jnp.result_type(action), jnp.integer
     ):
@@ -113,14 +125,32 @@ def integer_action(action: Any, shape: tuple[int, ...], where: str) -> Int[Array
             f"{where}: expected an action of shape {shape}, got {jnp.shape(action)}; "
             "environments are unbatched, use jax.vmap(env.step) for a batch"
         )
-    return jnp.asarray(action)
+    return jnp.asarray(action), in_range(action, sizes)
 
 
-def check_choice(action: Any, where: str) -> None:
-    """Check that an action is one choice, an integer scalar.
+def all_finite(tree: PyTree) -> Bool[Array, ""]:
+    """Return whether every float of a tree is finite.
+
+    Example:
+        >>> bool(all_finite({"position": jnp.array([1.0, jnp.inf]), "steps": jnp.int32(3)}))
+        False
+    """
+    floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in floats], bool).all()
+
+
+def in_range(action: Any, sizes: int | tuple[int, ...]) -> Bool[Array, ""]:
+    """Return whether integers are at least 0 and below the number of alternatives."""
+    action = jnp.asarray(action)
+    return jnp.all((action >= 0) & (action < jnp.asarray(sizes, jnp.int32)))
+
+
+def check_choice(action: Any, size: int, where: str) -> Bool[Array, ""]:
+    """Check that an action is one choice, an integer scalar, and return whether it is in range.
 
     Args:
         action: The action.
+        size: Number of alternatives.
         where: Name of the environment, for the message.
 
     Raises:
@@ -137,3 +167,4 @@ def check_choice(action: Any, where: str) -> None:
             f"{where}: expected a scalar action, got shape {jnp.shape(action)}; "
             "environments are unbatched, use jax.vmap(env.step) for a batch"
         )
+    return in_range(action, size)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from ._checks import continuous_action, positive_int
+from ._checks import all_finite, continuous_action, positive_int
 from ._protocol import State
 
 TIME_STEP = 0.1  # s
@@ -44,9 +44,9 @@ class DelayedPointMass:
 
     The action accelerates the mass along the two axes. Mass and target start at random places, the
     mass at rest; in the first `delay` steps the agent sees that first moment. The reward of a step
-    is `exp(-distance / 0.5 m)`, in (0, 1]. Episodes are truncated after `episode_length` steps. The
-    greatest return depends on the start and is not known in closed form; `episode_length` bounds
-    it.
+    is `exp(-distance / 0.5 m)`, in (0, 1]. Episodes are truncated after `episode_length` steps; an
+    action or a state that is not finite terminates them and earns nothing. The greatest return
+    depends on the start and is not known in closed form; `episode_length` bounds it.
 
     Args:
         delay: Steps by which the observation lags, 0 for none.
@@ -108,8 +108,8 @@ class DelayedPointMass:
         self, state: DelayedPointMassState, action: Float[Array, "2"]
     ) -> DelayedPointMassState:
         """Accelerate for one time step."""
-        push = ACCELERATION * continuous_action(action, 2, "DelayedPointMass")
-        velocity = state.velocity + TIME_STEP * (push - DAMPING * state.velocity)
+        push, legal = continuous_action(action, 2, "DelayedPointMass")
+        velocity = state.velocity + TIME_STEP * (ACCELERATION * push - DAMPING * state.velocity)
         free = state.position + TIME_STEP * velocity
         position = jnp.clip(free, -WALL, WALL)
         velocity = jnp.where(position == free, velocity, 0.0)  # a wall stops the mass
@@ -118,11 +118,12 @@ class DelayedPointMass:
         slots = self.delay + 1
         now = jnp.concatenate([position, velocity, state.target])
         seen = state.seen.at[steps % slots].set(now)
-        truncated = steps >= self.episode_length
+        failed = ~(legal & all_finite((free, velocity, seen)))
+        truncated = (steps >= self.episode_length) & ~failed
         return state.replace(
             obs=self._arrange(seen[(steps + 1) % slots]),  # the oldest row: `delay` steps ago
-            reward=jnp.exp(-distance / REWARD_DISTANCE),
-            done=truncated,
+            reward=jnp.where(failed, 0.0, jnp.exp(-distance / REWARD_DISTANCE)),
+            done=truncated | failed,
             info={**state.info, "truncated": truncated},
             metrics={**state.metrics, "distance": distance},
             position=position,

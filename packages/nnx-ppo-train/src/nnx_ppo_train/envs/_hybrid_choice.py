@@ -93,8 +93,8 @@ class HybridChoice(Rounds):
                 "HybridChoice: expected an action dict with the entries ['aim', 'choice'], got "
                 f"{got}"
             )
-        choice = integer_action(action["choice"], (), "HybridChoice, choice")
-        aim = continuous_action(action["aim"], 1, "HybridChoice, aim")
+        choice, in_range = integer_action(action["choice"], self.n_choices, "HybridChoice, choice")
+        aim, finite = continuous_action(action["aim"], 1, "HybridChoice, aim")
         miss = ((aim - problem["target"])[0]) / REACH
         closeness = jnp.maximum(0.0, 1.0 - jnp.square(miss))
-        return closeness * (choice == problem["symbol"]), jnp.zeros((), bool)
+        return closeness * (choice == problem["symbol"]), ~(in_range & finite)

@@ -92,8 +92,9 @@ class MaskedChoice(Rounds):
         self, problem: dict[str, Array], action: Int[Array, ""]
     ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
         """The value over the largest allowed one; nothing, and the end, if it is not allowed."""
-        action = integer_action(action, (), "MaskedChoice")
-        allowed = problem["allowed"][action]
+        action, legal = integer_action(action, self.n_choices, "MaskedChoice")
+        action = jnp.where(legal, action, 0)
+        allowed = problem["allowed"][action] & legal
         largest = jnp.max(jnp.where(problem["allowed"], problem["values"], 0.0))
         share = problem["values"][action] / jnp.maximum(largest, jnp.finfo(largest.dtype).tiny)
         return jnp.where(allowed, share, 0.0), ~allowed

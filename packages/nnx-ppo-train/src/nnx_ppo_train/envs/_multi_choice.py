@@ -76,5 +76,5 @@ class MultiChoice(Rounds):
         self, problem: dict[str, Array], action: Array
     ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
         """The share of dials that are right."""
-        action = integer_action(action, (len(self.sizes),), "MultiChoice")
-        return jnp.mean(action == problem["wanted"]), jnp.zeros((), bool)
+        action, legal = integer_action(action, self.sizes, "MultiChoice")
+        return jnp.mean(action == problem["wanted"]), ~legal

@@ -30,8 +30,9 @@ class Quiz(abc.ABC):
 
     A right answer earns 1 / n and a wrong one -1 / n, n being the number of questions of an
     episode, so that returns lie in [-1, 1] and perfect play earns 1. Answers where nothing is asked
-    count for nothing. The episode terminates with the last card. A subclass deals the cards and
-    says what they show.
+    count for nothing. The episode terminates with the last card, or with an action that is no
+    answer at all (out of range), which counts as a wrong answer to all questions to come. A
+    subclass deals the cards and says what they show.
     """
 
     action_kind = "discrete"
@@ -87,15 +88,18 @@ class Quiz(abc.ABC):
 
     def step(self, state: QuizState, action: Int[Array, ""]) -> QuizState:
         """Answer the question of the card in view and show the next card; none after the last."""
-        check_choice(action, type(self).__name__)
+        legal = check_choice(action, self.action_size, type(self).__name__)
         answer = state.answers[jnp.minimum(state.steps, self.episode_length - 1)]
         sign = jnp.where(action == answer, 1.0, -1.0) * (answer >= 0)
         steps = state.steps + 1
-        over = steps >= self.episode_length
+        to_come = jnp.arange(self.episode_length) >= state.steps
+        unanswered = jnp.sum((state.answers >= 0) & to_come)
+        score = jnp.where(legal, sign, -unanswered)
+        over = (steps >= self.episode_length) | ~legal
         following = self.show(state.cards[jnp.minimum(steps, self.episode_length - 1)])
         return state.replace(
             obs=jnp.where(over, jnp.zeros_like(following), following),
-            reward=(sign / self.n_questions).astype(state.reward.dtype),
+            reward=(score / self.n_questions).astype(state.reward.dtype),
             done=over,
             info={**state.info, "truncated": jnp.zeros((), bool)},
             steps=steps,

@@ -28,7 +28,8 @@ class Recall:
 
     A trial takes `delay + 1` steps. At its first step the observation shows the cue, at the
     following ones nothing, and at the last one the go flag; the action at that last step earns 1 if
-    it is the cue and 0 otherwise. Other actions have no effect. So a graph whose connection delays
+    it is the cue and 0 otherwise. Other actions have no effect, but one that is out of range
+    terminates the episode. So a graph whose connection delays
     add up to `delay` sees the cue just when it has to answer. The observation has `n_symbols + 1`
     entries: the cue as one-hot, then the go flag.
 
@@ -114,14 +115,14 @@ class Recall:
 
     def step(self, state: RecallState, action: Int[Array, ""]) -> RecallState:
         """Take an action; it counts where the observation carries the go flag."""
-        check_choice(action, type(self).__name__)
+        legal = check_choice(action, self.n_symbols, type(self).__name__)
         trial, phase = self._place(state.steps)
         right = (phase == self.delay) & (action == state.cues[trial])
         steps = state.steps + 1
         return state.replace(
             obs=self._observe(state.cues, steps),
             reward=right.astype(state.reward.dtype),
-            done=steps >= self.episode_length,
+            done=(steps >= self.episode_length) | ~legal,
             info={**state.info, "truncated": jnp.zeros((), bool)},
             steps=steps,
         )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ._checks import positive_int
+from ._checks import all_finite, positive_int
 from ._protocol import State
 
 
@@ -30,8 +30,9 @@ class Rounds(abc.ABC):
     """Base of tasks in which every step poses a new problem, solved by one action.
 
     The best action is visible in the observation and earns 1, so an episode earns at most
-    `max_return = n_rounds`. It terminates after its last round. A subclass draws and shows problems
-    and scores actions.
+    `max_return = n_rounds`. It terminates after its last round, and at once, earning nothing, with
+    an action that is out of range or not finite. A subclass draws and shows problems and scores
+    actions.
 
     Args:
         n_rounds: Steps of an episode.
@@ -52,7 +53,7 @@ class Rounds(abc.ABC):
     def score(
         self, problem: dict[str, Array], action: Any
     ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
-        """Return the reward of an action, in [0, 1], and whether it ends the episode."""
+        """Return the reward of an action, in [0, 1], and whether it ends the episode for nothing."""
 
     @property
     def episode_length(self) -> int:
@@ -81,11 +82,12 @@ class Rounds(abc.ABC):
     def step(self, state: RoundsState, action: Any) -> RoundsState:
         """Score the action and pose the next problem."""
         reward, failed = self.score(state.problem, action)
+        failed = failed | ~all_finite(state.problem)
         steps = state.steps + 1
         problem = self.pose(jax.random.fold_in(state.key, steps))
         return state.replace(
             obs=self.show(problem),
-            reward=reward.astype(state.reward.dtype),
+            reward=jnp.where(failed, 0.0, reward).astype(state.reward.dtype),
             done=failed | (steps >= self.n_rounds),
             info={**state.info, "truncated": jnp.zeros((), bool)},
             problem=problem,

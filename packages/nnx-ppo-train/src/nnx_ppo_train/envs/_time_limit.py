@@ -27,7 +27,8 @@ class TimeLimitEnv(abc.ABC):
     """Base of tasks that only count: every episode is truncated after exactly `limit` steps.
 
     They exist because the true value of every state is known, so that a learner's treatment of
-    truncation can be checked against it. The one action is ignored.
+    truncation can be checked against it. The one action is ignored, but one that is not finite
+    terminates the episode and earns nothing.
 
     Args:
         limit: Steps of an episode, or several numbers of which each reset draws one.
@@ -82,13 +83,13 @@ class TimeLimitEnv(abc.ABC):
 
     def step(self, state: TimeLimitState, action: Float[Array, "1"]) -> TimeLimitState:
         """Count."""
-        continuous_action(action, 1, type(self).__name__)
+        _, legal = continuous_action(action, 1, type(self).__name__)
         steps = state.steps + 1
-        truncated = steps >= state.limit
+        truncated = (steps >= state.limit) & legal
         return state.replace(
             obs=self.observe(steps),
-            reward=self.reward(steps, truncated).astype(state.reward.dtype),
-            done=truncated,
+            reward=(self.reward(steps, truncated) & legal).astype(state.reward.dtype),
+            done=truncated | ~legal,
             info={**state.info, "truncated": truncated},
             steps=steps,
         )
