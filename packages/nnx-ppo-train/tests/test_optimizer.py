@@ -7,7 +7,7 @@ import optax
 import pytest
 from nnx_ppo_train import PPOConfig
 from nnx_ppo_train._hyperparameters import Hyperparameters, entropy_scale, learning_rate
-from nnx_ppo_train._optimizer import Optimizer
+from nnx_ppo_train._optimizer import Optimizer, decays
 
 PARAMS = {"w": jnp.array([2.0, -1.0])}
 TWELVE_UPDATES = PPOConfig(
@@ -26,7 +26,7 @@ TWELVE_UPDATES = PPOConfig(
 def step(grads, override=None, rate=0.5, **options):
     config = PPOConfig(**options)
     optimizer = Optimizer(config, override)
-    params, _ = optimizer.step(
+    params, *_ = optimizer.step(
         Hyperparameters.of(config).as_arrays(),
         jnp.float32(rate),
         {"w": jnp.asarray(grads)},
@@ -41,7 +41,51 @@ def test_adam_steps_by_the_learning_rate():
 
 
 def test_weight_decay_pulls_towards_zero():
-    np.testing.assert_allclose(step([3.0, -0.1], weight_decay=0.1), [-0.6, 0.55], rtol=1e-5)
+    decay = {"weight_decay": 0.1, "weight_decay_mask": "all"}
+    np.testing.assert_allclose(step([3.0, -0.1], **decay), [-0.6, 0.55], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("path", "shape", "expected"),
+    [
+        (("layers", "kernel"), (2, 3), True),
+        (("layers", "own"), (2, 3), True),
+        (("circuit", "kernels", 0), (2, 3), True),
+        (("circuit", "weights", 0, "bias"), (1, 2, 3), False),
+        (("circuit", "delays", "logits", 0), (2, 3), False),
+        (("log_std",), (1, 3), False),
+        (("scale",), (3,), False),
+    ],
+)
+def test_weight_decay_acts_on_connection_weights_alone(path, shape, expected):
+    tree = jnp.ones(shape)
+    for key in reversed(path):
+        tree = {str(key): tree}
+    ((found, leaf),) = jax.tree_util.tree_leaves_with_path(tree)
+    assert decays("kernels", found, leaf) is expected
+    assert decays("all", found, leaf)
+    assert not decays(lambda name: name == "other", found, leaf)
+    assert decays(lambda name: name == "/".join(map(str, path)), found, leaf)
+
+
+def test_large_gradients_are_clipped_and_infinite_ones_told():
+    hyper = Hyperparameters.of(PPOConfig(gradient_clipping=1.0)).as_arrays()
+    optimizer = Optimizer(PPOConfig(gradient_clipping=1.0))
+    for size, expected in ((1e30, True), (jnp.inf, False), (jnp.nan, False)):
+        grads = {"w": jnp.array([size, 1e30])}
+        params, _, finite = optimizer.step(
+            hyper, jnp.float32(0.2), grads, optimizer.init(PARAMS), PARAMS
+        )
+        assert bool(finite) is expected
+        assert not expected or np.all(np.isfinite(params["w"]))
+
+
+def test_finite_gradient_whose_square_overflows_is_told_without_clipping():
+    optimizer = Optimizer(PPOConfig())
+    hyper = Hyperparameters.of(PPOConfig()).as_arrays()
+    grads = {"w": jnp.array([1e30, 1.0])}
+    *_, finite = optimizer.step(hyper, jnp.float32(0.2), grads, optimizer.init(PARAMS), PARAMS)
+    assert not finite
 
 
 @pytest.mark.parametrize(("largest", "clipped"), [(1e-8, True), (10.0, False)])
@@ -53,14 +97,14 @@ def test_gradients_are_clipped_by_their_global_norm(largest, clipped):
 
 
 def test_steps_equal_those_of_optax_over_several_updates():
-    config = PPOConfig(gradient_clipping=0.7, weight_decay=0.03)
+    config = PPOConfig(gradient_clipping=0.7, weight_decay=0.03, weight_decay_mask="all")
     optimizer, hyper = Optimizer(config), Hyperparameters.of(config).as_arrays()
     theirs = optax.chain(optax.clip_by_global_norm(0.7), optax.adamw(0.2, weight_decay=0.03))
     params, state = PARAMS, optimizer.init(PARAMS)
     expected, their_state = PARAMS, theirs.init(PARAMS)
     for seed in range(4):
         grads = {"w": jax.random.normal(jax.random.key(seed), (2,))}
-        params, state = optimizer.step(hyper, jnp.float32(0.2), grads, state, params)
+        params, state, _ = optimizer.step(hyper, jnp.float32(0.2), grads, state, params)
         updates, their_state = theirs.update(grads, their_state, expected)
         expected = optax.apply_updates(expected, updates)
     np.testing.assert_allclose(params["w"], expected["w"], rtol=1e-5)

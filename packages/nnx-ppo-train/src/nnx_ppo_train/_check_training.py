@@ -12,7 +12,7 @@ from nnx_stateful import PyTree, StatefulModule
 from ._boundary import check_boundary
 from ._config import TrainConfig
 from ._hyperparameters import Hyperparameters
-from ._optimizer import Optimizer
+from ._optimizer import Optimizer, decays, parameter_name
 from ._pairing import leaf_names
 from ._ppo_config import PPOConfig
 
@@ -117,6 +117,15 @@ def _check_optimizer(networks: StatefulModule, config: PPOConfig, optimizer: Opt
         ) from error
     if jax.tree.structure(stepped) != jax.tree.structure(params):
         raise ValueError("optimizer: expected updates in the tree of the parameters, got another")
+    named = jax.tree_util.tree_leaves_with_path(params)
+    mask = config.weight_decay_mask
+    if config.weight_decay is not None and not any(decays(mask, *pair) for pair in named):
+        raise ValueError(
+            "PPOConfig.weight_decay_mask: expected one that some parameter of the network passes, "
+            f"got {mask!r}, which passes none of "
+            f"{', '.join(parameter_name(path) for path, _ in named[:5])}; use 'all', or leave "
+            "weight_decay out"
+        )
 
 
 def _check_bptt(config: PPOConfig, networks: StatefulModule) -> None:

@@ -8,6 +8,13 @@ from jaxtyping import Array, Bool, Float
 from nnx_stateful import PyTree
 
 
+EPISODES = "train/episodes"
+"""Number of episodes that ended; where it is 0, their means are left out of what is logged."""
+
+MEANS = ("train/episode_reward", "train/episode_length")
+"""Means over the episodes that ended."""
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class EpisodeTally:
@@ -28,7 +35,11 @@ class EpisodeTally:
 
 
 def tally_episodes(
-    tally: EpisodeTally, rewards: PyTree, done: Bool[Array, "T B"]
+    tally: EpisodeTally,
+    rewards: PyTree,
+    done: Bool[Array, "T B"],
+    truncated: Bool[Array, "T B"],
+    nonfinite: Bool[Array, "T B"] | None = None,
 ) -> tuple[EpisodeTally, dict[str, Float[Array, ""]]]:
     """Follows the episodes through a rollout.
 
@@ -36,25 +47,35 @@ def tally_episodes(
       tally: episodes under way before it.
       rewards: tree of rewards, leaves (T, B).
       done: (T, B) ends of episodes.
+      truncated: (T, B) ends by a limit.
+      nonfinite: (T, B) steps with values that are not finite; episodes that end with one are left
+        out of the means.
 
     Returns:
       The episodes under way after it, and ``train/episode_reward``, ``train/episode_length``
-      (means over the episodes that ended, NaN if none did) and ``train/episodes`` (their number).
+      (means over the episodes that ended, 0 if none did), ``train/episodes`` (their number) and
+      ``train/ends/terminated``, ``train/ends/truncated``, ``train/ends/nonfinite`` (numbers of
+      ends by reason).
     """
     total = sum(jax.tree.leaves(rewards), jnp.zeros(done.shape))
+    broken = jnp.zeros_like(done) if nonfinite is None else done & nonfinite
+    counted = done & ~broken
 
     def step(
-        tally: EpisodeTally, inputs: tuple[Array, Array]
+        tally: EpisodeTally, inputs: tuple[Array, Array, Array]
     ) -> tuple[EpisodeTally, tuple[Array, Array]]:
-        reward, ended = inputs
+        reward, ended, counts = inputs
         returns, lengths = tally.returns + reward, tally.lengths + 1
         going_on = EpisodeTally(jnp.where(ended, 0, returns), jnp.where(ended, 0, lengths))
-        return going_on, (jnp.where(ended, returns, 0).sum(), jnp.where(ended, lengths, 0).sum())
+        return going_on, (jnp.where(counts, returns, 0).sum(), jnp.where(counts, lengths, 0).sum())
 
-    tally, (returns, lengths) = jax.lax.scan(step, tally, (total, done))
-    episodes = done.sum()
+    tally, (returns, lengths) = jax.lax.scan(step, tally, (total, done, counted))
+    episodes = counted.sum()
     return tally, {
-        "train/episode_reward": returns.sum() / episodes,
-        "train/episode_length": lengths.sum() / episodes,
-        "train/episodes": episodes,
+        "train/episode_reward": returns.sum() / jnp.maximum(episodes, 1),
+        "train/episode_length": lengths.sum() / jnp.maximum(episodes, 1),
+        EPISODES: episodes,
+        "train/ends/terminated": (counted & ~truncated).sum(),
+        "train/ends/truncated": (counted & truncated).sum(),
+        "train/ends/nonfinite": broken.sum(),
     }

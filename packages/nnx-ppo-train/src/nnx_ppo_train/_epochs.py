@@ -16,11 +16,20 @@ from ._hyperparameters import Hyperparameters, ScheduleState, entropy_scale, lea
 from ._logging_level import LoggingLevel
 from ._loss import ppo_loss
 from ._metrics import PackedMetrics, summarize
+from ._nonfinite import all_finite
 from ._optimizer import Optimizer
 from ._pairing import match_rewards
 from ._ppo_config import PPOConfig
 from ._types import Transition
 from .samplers import entropy_scaled
+
+UPDATES = "updates"
+"""Metric: number of updates that were applied."""
+SKIPPED = "nonfinite/updates"
+"""Metric: number of updates that were not applied, since their gradient was not finite."""
+FIRST_LEAF = "nonfinite/first_leaf"
+"""Metric of ``nonfinite="raise"``: 0 if loss and gradients are finite, 1 if the loss is not,
+2 + the place among the parameters of the first gradient that is not."""
 
 ADAPTATION = 1.5
 """Factor by which the learning rate is adapted, at each update at most."""
@@ -113,11 +122,13 @@ class Epochs:
 
         def step(learner: Learner) -> tuple[Learner, dict[str, Array]]:
             following, metrics = self._step(learner, rows, first)
-            stopped = learner.stopped | (metrics["replay/kl"] > target)
+            stopped = learner.stopped | (metrics["replay/kl"] > target)  # NaN: skipped in _step
             schedules = _where(learner.stopped, learner.schedules, following.schedules)
             following = _where(stopped, learner, following)
             following = dataclasses.replace(following, schedules=schedules)
-            metrics["updates"] = jnp.where(stopped, 0.0, metrics["updates"])
+            metrics[UPDATES] = jnp.where(stopped, 0.0, metrics[UPDATES])
+            if SKIPPED in metrics:
+                metrics[SKIPPED] = jnp.where(learner.stopped, 0.0, metrics[SKIPPED])
             metrics["computed"] = jnp.where(learner.stopped, 0.0, metrics["computed"])
             return dataclasses.replace(following, stopped=stopped), metrics
 
@@ -153,11 +164,17 @@ class Epochs:
         scale = schedules.learning_rate_scale * schedules.adaptation
         own = self._optimizer.has_own_rate
         rate = scale if own else scale * learning_rate(config, hyper, updates)
-        params, optimizer = self._optimizer.step(
+        params, optimizer, finite = self._optimizer.step(
             hyper, rate, grads, learner.optimizer, learner.params
         )
         following = Learner(params, variables, optimizer, schedules, learner.stopped)
-        scalars = {"computed": jnp.ones(()), "updates": jnp.ones(())}
+        scalars = {"computed": jnp.ones(()), UPDATES: jnp.ones(())}
+        if config.nonfinite != "ignore":
+            finite = finite & jnp.isfinite(value)
+            following = _where(finite, following, learner)
+            scalars |= {UPDATES: 1.0 * finite, SKIPPED: 1.0 * ~finite}
+        if config.nonfinite == "raise":
+            scalars[FIRST_LEAF] = _first_leaf(value, grads)
         scalars["learning_rate_scale" if own else "learning_rate"] = jnp.asarray(rate)
         for name, entry in metrics.items():
             scalars |= summarize(entry, name, config.logging_percentiles)
@@ -166,6 +183,12 @@ class Epochs:
         if LoggingLevel.GRAD_NORM in config.logging_level:
             scalars["grad_norm"] = optax.tree.norm(grads)
         return following, scalars
+
+
+def _first_leaf(loss: Array, grads: PyTree) -> Array:
+    """1 + the place of the first leaf that is not finite among the loss and the gradients."""
+    finite = jnp.stack([all_finite(leaf) for leaf in [loss, *jax.tree.leaves(grads)]])
+    return jnp.where(jnp.all(finite), 0, 1 + jnp.argmin(finite))
 
 
 def adapt(factor: Array, divergence: Array, desired: Any) -> Array:

@@ -44,7 +44,7 @@ def estimate(
       Estimates without gradient, advantages not yet normalised.
     """
     rollout, values = jax.lax.stop_gradient((rollout, values))
-    masked = rollout.truncated if config.truncation == "mask" else None
+    ignored = _samples_left_out(rollout, config)
     advantages = jax.tree.map(
         lambda reward, value, bootstrap, discount: gae(
             reward,
@@ -53,7 +53,7 @@ def estimate(
             rollout.done,
             discount=discount,
             lambda_=hyper.gae_lambda,
-            ignored=masked,
+            ignored=ignored,
         ),
         rollout.rewards,
         values,
@@ -74,9 +74,23 @@ def with_normalized_advantages(
 
 
 def steps_left_out(rollout: Transition, config: PPOConfig) -> Bool[Array, "T B"] | None:
-    """Steps that no loss counts: masked truncations and the burn-in; None if all count."""
-    masked = rollout.truncated if config.truncation == "mask" else None
+    """Steps that no loss counts: samples that are left out, and the burn-in; None if all count."""
+    left_out = _samples_left_out(rollout, config)
     if not config.burn_in:
-        return masked
+        return left_out
     burnt = jnp.arange(rollout.done.shape[0])[:, None] < config.burn_in
-    return burnt | (jnp.zeros_like(rollout.done) if masked is None else masked)
+    return burnt | (jnp.zeros_like(rollout.done) if left_out is None else left_out)
+
+
+def samples_counted(rollout: Transition, config: PPOConfig) -> Bool[Array, "T B"] | None:
+    """Samples that running statistics count; None if all do."""
+    left_out = _samples_left_out(rollout, config)
+    return None if left_out is None else ~left_out
+
+
+def _samples_left_out(rollout: Transition, config: PPOConfig) -> Bool[Array, "T B"] | None:
+    """Masked truncations and samples that are not finite."""
+    masked = rollout.truncated if config.truncation == "mask" else None
+    if rollout.nonfinite is None:
+        return masked
+    return rollout.nonfinite if masked is None else rollout.nonfinite | masked

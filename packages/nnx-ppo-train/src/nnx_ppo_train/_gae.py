@@ -57,7 +57,7 @@ def _by_scan(decay: Float[Array, "T B"], delta: Float[Array, "T B"]) -> Float[Ar
 
     def step(following: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
         decay, delta = inputs
-        advantage = delta + decay * following
+        advantage = delta + _times(decay, following)
         return advantage, advantage
 
     return jax.lax.scan(step, jnp.zeros_like(delta[0]), (decay, delta), reverse=True)[1]
@@ -71,6 +71,11 @@ def _by_associative_scan(
     def compose(later: tuple[Array, Array], earlier: tuple[Array, Array]) -> tuple[Array, Array]:
         later_decay, later_delta = later
         earlier_decay, earlier_delta = earlier
-        return earlier_decay * later_decay, earlier_delta + earlier_decay * later_delta
+        return earlier_decay * later_decay, earlier_delta + _times(earlier_decay, later_delta)
 
     return jax.lax.associative_scan(compose, (decay, delta), reverse=True)[1]
+
+
+def _times(decay: Array, following: Array) -> Array:
+    """Returns their product; 0 where an episode ends, also if NaN follows in the next one."""
+    return jnp.where(decay == 0, 0, decay * following)

@@ -84,18 +84,21 @@ class ScheduleState:
     Attributes:
       updates: () int32, gradient updates that were due so far, also those that ``target_kl``
         skipped, so that schedules end when training does.
-      learning_rate_scale: () factor of the learning rate that callbacks have made up.
+      learning_rate_scale: () factor of the learning rate that callbacks have asked for.
+      coming_scale: () that factor from the next iteration on: what a callback asks for acts after
+        exactly one more iteration, whether or not that one was under way already.
       adaptation: () factor of the learning rate that ``desired_kl`` has led to.
     """
 
     updates: Int[Array, ""]
     learning_rate_scale: Array
+    coming_scale: Array
     adaptation: Array
 
     @classmethod
     def start(cls) -> "ScheduleState":
         """Returns the state in which a run begins."""
-        return cls(jnp.zeros((), jnp.int32), jnp.ones(()), jnp.ones(()))
+        return cls(jnp.zeros((), jnp.int32), jnp.ones(()), jnp.ones(()), jnp.ones(()))
 
 
 def learning_rate(config: PPOConfig, hyper: Hyperparameters, updates: Number) -> Number:

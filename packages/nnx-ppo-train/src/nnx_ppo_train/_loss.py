@@ -57,7 +57,11 @@ def ppo_loss(
     out = replay(networks, network_state, rollout, config.bptt_length, config.burn_in)
     values = match_rewards(out.output.value_estimates, rollout.rewards)
     old_values = match_rewards(rollout.network_output.value_estimates, rollout.rewards)
+    new, old = out.output.loglikelihoods, rollout.network_output.loglikelihoods
     left_out = steps_left_out(rollout, config)
+    if rollout.nonfinite is not None:
+        # Before anything is computed of them: 0 * infinity is NaN in a derivative, too.
+        values, new = _replaced((values, new), (old_values, old), rollout.nonfinite)
     normalize = config.normalize_advantages
     if estimates is None:
         baseline = values if config.recompute_advantages else old_values
@@ -66,7 +70,6 @@ def ppo_loss(
         normalize = normalize and config.normalize_over == "minibatch"
     if normalize:
         estimates = with_normalized_advantages(estimates, left_out)
-    new, old = out.output.loglikelihoods, rollout.network_output.loglikelihoods
     ratios = jax.tree.map(lambda n, o: jnp.exp(n - o), new, old)
     actor = jax.tree.map(
         lambda r, a: masked_mean(clipped_surrogate(r, a, hyper.clip_range), left_out),
@@ -139,6 +142,10 @@ def _critic_metrics(
             lambda v, t: explained_variance(v, t, left_out), values, estimates.targets
         ),
     }
+
+
+def _replaced(tree: PyTree, by: PyTree, steps: Bool[Array, "T B"]) -> PyTree:
+    return jax.tree.map(lambda x, other: jnp.where(steps, other, x), tree, by)
 
 
 def _total(losses: PyTree) -> Float[Array, ""]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 from nnx_stateful import PyTree
 
 
@@ -60,23 +60,64 @@ def flatten_metrics(tree: PyTree, prefix: str) -> dict[str, Array]:
 
 
 def distribution(
-    name: str, value: Array, percentiles: tuple[int, ...] | None
+    name: str,
+    value: Array,
+    percentiles: tuple[int, ...] | None,
+    counted: Bool[Array, "..."] | None = None,
 ) -> dict[str, Float[Array, ""]]:
-    """Mean and standard deviation of an array and, where asked for, its percentiles."""
+    """Returns mean and standard deviation of an array and, where asked for, its percentiles.
+
+    Args:
+      name: beginning of the metrics' names.
+      value: the array.
+      percentiles: which ones, in [0, 100], or None.
+      counted: which entries count, of the array's leading axes; all if None. All statistics are 0
+        if none counts.
+    """
     value = jnp.asarray(value, jnp.result_type(float))
-    found = {f"{name}/mean": value.mean(), f"{name}/std": value.std()}
+    if counted is None:
+        found = {f"{name}/mean": value.mean(), f"{name}/std": value.std()}
+        for level in percentiles or ():
+            found[f"{name}/p{level:g}"] = jnp.percentile(value, level)
+        return found
+    counted = counted.reshape(counted.shape + (1,) * (value.ndim - counted.ndim))
+    counted = jnp.broadcast_to(counted, value.shape)
+    number = jnp.maximum(counted.sum(), 1)
+    mean = jnp.where(counted, value, 0).sum() / number
+    variance = jnp.where(counted, jnp.square(value - mean), 0).sum() / number
+    found = {f"{name}/mean": mean, f"{name}/std": jnp.sqrt(variance)}
+    ordered = jnp.sort(jnp.where(counted, value, jnp.inf), axis=None) if percentiles else None
     for level in percentiles or ():
-        found[f"{name}/p{level:g}"] = jnp.percentile(value, level)
+        place = (level / 100) * (number - 1).astype(value.dtype)
+        low, high = (ordered[place.astype(int)], ordered[jnp.ceil(place).astype(int)])
+        share = place - jnp.floor(place)
+        between = jnp.where(share == 0, low, low * (1 - share) + high * share)
+        found[f"{name}/p{level:g}"] = jnp.where(counted.any(), between, 0)
     return found
 
 
 def summarize(
-    tree: PyTree, prefix: str, percentiles: tuple[int, ...] | None
+    tree: PyTree,
+    prefix: str,
+    percentiles: tuple[int, ...] | None,
+    counted: Bool[Array, "..."] | None = None,
 ) -> dict[str, Float[Array, ""]]:
-    """Flattens a tree and reduces every leaf: scalars stay, arrays become distributions."""
+    """Flattens a tree and reduces every leaf: scalars stay, arrays become distributions.
+
+    Args:
+      tree: the metrics.
+      prefix: beginning of their names.
+      percentiles: see :func:`distribution`.
+      counted: which entries count, in leaves that lead with its axes; others count as a whole.
+    """
     found: dict[str, Array] = {}
     for name, value in flatten_metrics(tree, prefix).items():
-        found |= {name: value} if value.ndim == 0 else distribution(name, value, percentiles)
+        leads = counted is not None and value.shape[: counted.ndim] == counted.shape
+        found |= (
+            {name: value}
+            if value.ndim == 0
+            else distribution(name, value, percentiles, counted if leads else None)
+        )
     return found
 
 

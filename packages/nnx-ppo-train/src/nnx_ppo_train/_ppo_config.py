@@ -43,8 +43,8 @@ class PPOConfig:
       critic_loss_weight: weight of the value loss.
       gradient_clipping: largest global gradient norm, or None.
       weight_decay: decoupled weight decay of AdamW, or None for Adam.
-      weight_decay_mask: parameters that decay. "kernels": those whose name ends in "kernel" or
-        "weights"; biases, delays, time constants, scales and log standard deviations do not.
+      weight_decay_mask: parameters that decay. "kernels": those of two axes or more, unless their
+        name says that they are biases, delays, time constants, scales or logarithms of them.
         "all": every parameter. A function from a parameter's path, such as
         "layers/0/linear/kernel", to a bool chooses freely.
       logging_level: groups of metrics to compute.

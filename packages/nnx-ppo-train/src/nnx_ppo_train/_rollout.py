@@ -13,6 +13,7 @@ from nnx_stateful import PyTree, StatefulModule, rebuild, reset_rows
 from ._actions import for_environment
 from ._any_row import any_row
 from ._env_batch import EnvBatch, EnvResets, ended
+from ._finiteness import StepCheck
 from ._pairing import match_rewards
 from ._stored_once import StoredOnce
 from ._types import Transition
@@ -25,10 +26,14 @@ class RolloutOptions:
     Attributes:
       truncation: "bootstrap" stores the value of the true last observation, "mask" does not.
       env_resets: "pool" or "fresh".
+      nonfinite: "skip" and "raise" check every step for values that are not finite and replace
+        them, "ignore" does not. "raise" also reports them by leaf, as
+        ``metrics["nonfinite"]["leaves"]``.
     """
 
     truncation: Literal["bootstrap", "mask"] = "bootstrap"
     env_resets: Literal["pool", "fresh"] = "pool"
+    nonfinite: Literal["skip", "raise", "ignore"] = "skip"
 
 
 def unroll_env(
@@ -45,6 +50,10 @@ def unroll_env(
     Where an episode ends, the row's environment and carry state are reset after the step. Where
     it ends by a limit, or the rollout ends before it, the value of its true next observation,
     computed with the carry of that very step, is stored first.
+
+    A step in which an observation, an output, the new carry or a reward is not finite ends its
+    episode, without bootstrap, and is marked in ``Transition.nonfinite``; its values are stored as
+    zeros, so that a replay of it stays finite.
 
     Args:
       env: the environment, not vectorised.
@@ -77,29 +86,44 @@ def unroll_env(
     resets = EnvResets(batch, options.env_resets)
     graphdef, streams, rest = nnx.split(networks, nnx.RngState, ...)
 
-    def step(carry: PyTree, is_last: Array) -> tuple[PyTree, Transition]:
+    check = StepCheck(batch.n_envs, options.nonfinite)
+
+    def step(carry: PyTree, is_last: Array) -> tuple[PyTree, tuple[Transition, Array]]:
         streams, network_state, env_state, pool = carry
         network = rebuild(graphdef, streams, rest)
-        out = network(network_state, env_state.obs)
-        stepped = batch.step(env_state, for_environment(env, env_state, out.output.actions))
-        done, truncated = ended(stepped)
+        obs = check.observation(env_state.obs)
+        out = network(network_state, obs)
+        found = check.network(env_state.obs, out)
+        actions = check.replaced(out.output.actions)
+        stepped = batch.step(env_state, for_environment(env, env_state, actions))
+        next_obs = check.observation(stepped.obs)
+        found = check.environment(found, stepped)
+        ended_itself, truncated = ended(stepped)
         streams = nnx.state(network, nnx.RngState)
-        cut = is_last & ~done
+        cut = is_last & ~ended_itself
         if truncated is not None and options.truncation == "bootstrap":
             cut = cut | truncated
         value = _value_of(lambda: rebuild(graphdef, streams, rest), stepped.reward)
+        bootstrap = _where_any(
+            check.unless_found(cut, found), value, stepped.reward, out.next_state, next_obs
+        )
+        found = check.bootstrap(found, bootstrap)
+        done = check.or_found(ended_itself, found)
+        truncated = jnp.zeros_like(done) if truncated is None else truncated
         transition = Transition(
-            obs=env_state.obs,
+            obs=obs,
             network_output=out.output,
             rewards=stepped.reward,
             done=done,
-            truncated=jnp.zeros_like(done) if truncated is None else truncated,
-            bootstrap_value=_where_any(cut, value, stepped.reward, out.next_state, stepped.obs),
+            truncated=truncated,
+            bootstrap_value=bootstrap,
             metrics={"env": stepped.metrics, "net": out.metrics},
-            rollout_extras=StoredOnce.of(out.rollout_extras, env_state.obs),
+            rollout_extras=StoredOnce.of(out.rollout_extras, obs),
         )
+        transition = check.cleaned(transition, found)
         pool, env_state = resets(pool, stepped, done)
-        return (streams, reset_rows(network, out.next_state, done), env_state, pool), transition
+        network_state = reset_rows(network, out.next_state, done, check.resettable(out, found))
+        return (streams, network_state, env_state, pool), transition
 
     start = (streams, network_state, env_state, resets.start(env_state, rng_key_for_env_reset))
     (streams, network_state, env_state, _), rollout = jax.lax.scan(
@@ -107,6 +131,7 @@ def unroll_env(
     )
     if jax.tree.leaves(streams):
         nnx.update(networks, streams)
+    rollout = check.finished(rollout)
     extras = rollout.rollout_extras.joined(rollout.obs)
     return network_state, env_state, dataclasses.replace(rollout, rollout_extras=extras)
 

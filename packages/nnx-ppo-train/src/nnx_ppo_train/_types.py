@@ -45,6 +45,8 @@ class Transition:
         everywhere else. Computed with the behaviour parameters and the carry of that step.
       metrics: what the network and the environment reported.
       rollout_extras: what the network must remember to replay the rollout.
+      nonfinite: (T, B), values of the step were not finite: it is left out of losses and
+        statistics; None if nothing was checked.
     """
 
     obs: PyTree
@@ -55,6 +57,7 @@ class Transition:
     bootstrap_value: PyTree
     metrics: dict[str, Any]
     rollout_extras: PyTree = None
+    nonfinite: Bool[Array, "T B"] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

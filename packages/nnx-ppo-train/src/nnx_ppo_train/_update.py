@@ -16,11 +16,13 @@ from nnx_stateful import PyTree, counting_only, rebuild
 
 from ._compiler import to_run_often
 from ._episodes import EpisodeTally, tally_episodes
-from ._epochs import Epochs, Learner
+from ._epochs import FIRST_LEAF, SKIPPED, UPDATES, Epochs, Learner
+from ._estimates import samples_counted
 from ._hyperparameters import Hyperparameters
 from ._logging_level import LoggingLevel
 from ._loop_state import LoopState, RewardState
 from ._metrics import PackedMetrics, summarize
+from ._nonfinite import KINDS, SAMPLES, unless_newly_nonfinite
 from ._optimizer import Optimizer
 from ._ppo_config import PPOConfig
 from ._rollout import RolloutOptions, unroll_env
@@ -112,9 +114,11 @@ class Iteration:
             state.network_states,
             config.rollout_length,
             reset_key,
-            RolloutOptions(config.truncation, config.env_resets),
+            RolloutOptions(config.truncation, config.env_resets, config.nonfinite),
         )
-        tally, episodes = tally_episodes(state.tally, rollout.rewards, rollout.done)
+        tally, episodes = tally_episodes(
+            state.tally, rollout.rewards, rollout.done, rollout.truncated, rollout.nonfinite
+        )
         return Experience(
             rollout=dataclasses.replace(
                 rollout,
@@ -129,7 +133,9 @@ class Iteration:
             tally=tally,
             shuffle_key=shuffle_key,
             key=key,
-            metrics=PackedMetrics.of(_of_rollout(rollout, config) | episodes),
+            metrics=PackedMetrics.of(
+                _of_rollout(rollout, config) | episodes | _nonfinite_counts(rollout)
+            ),
         )
 
     def learn(
@@ -158,18 +164,29 @@ class Iteration:
         with _counted(rollout, config):
             network.update_statistics(rollout.rollout_extras)
         _, params, variables = nnx.split(network, nnx.Param, ...)
+        told: dict[str, Array] = {}
+        if config.nonfinite != "ignore":
+            variables, kept = unless_newly_nonfinite(variables, learner.variables)
+            told["nonfinite/statistics"] = ~kept
         following = LoopState(
             params=params,
             variables=variables,
             optimizer=learner.optimizer,
-            schedules=learner.schedules,
+            schedules=dataclasses.replace(
+                learner.schedules, learning_rate_scale=learner.schedules.coming_scale
+            ),
             network_states=experience.network_states,
             env_states=experience.env_states,
             rewards=rewards,
             tally=experience.tally,
             key=experience.key,
         )
-        metrics = [_over_updates(updates), experience.metrics, _of_weights(params, config)]
+        metrics = [
+            _over_updates(updates),
+            experience.metrics,
+            PackedMetrics.of(told),
+            _of_weights(params, config),
+        ]
         return following, PackedMetrics.joined(metrics)
 
     def compile(self, state: LoopState, hyper: Hyperparameters) -> CompiledIteration:
@@ -216,18 +233,34 @@ def _learning_rewards(
 
 
 def _counted(rollout: Transition, config: PPOConfig) -> AbstractContextManager[None]:
-    """Masked truncations leave the statistics, as they leave the losses."""
-    return counting_only(~rollout.truncated) if config.truncation == "mask" else nullcontext()
+    """Samples that leave the losses leave the statistics, too."""
+    counted = samples_counted(rollout, config)
+    return nullcontext() if counted is None else counting_only(counted)
+
+
+def _nonfinite_counts(rollout: Transition) -> dict[str, Array]:
+    """Numbers of samples with values that are not finite: in all, and by kind of value."""
+    if rollout.nonfinite is None:
+        return {}
+    found = rollout.metrics["nonfinite"]
+    by_kind = {f"nonfinite/{kind}": found[kind].sum() for kind in KINDS}
+    return {SAMPLES: rollout.nonfinite.sum(), **by_kind}
 
 
 def _over_updates(updates: PackedMetrics) -> PackedMetrics:
-    """Averages over the updates that were computed; a few are better told by the first or all."""
+    """Reduces the metrics of all updates to one value each.
+
+    Averages are over the updates that were applied, or over all that were computed if none was, so
+    that losses that are NaN are shown as NaN.
+    """
     names = np.array(updates.names)
     values = updates.values
-    computed = values[:, updates.names.index("computed"), None]
-    total = jnp.sum(jnp.where(computed > 0, values, 0.0), axis=0)
-    reduced = jnp.where(names == "updates", total, total / jnp.sum(computed))
+    column = {name: values[:, place, None] for place, name in enumerate(updates.names)}
+    averaged = jnp.where(jnp.any(column["updates"] > 0), column["updates"], column["computed"])
+    mean = jnp.sum(jnp.where(averaged > 0, values, 0.0), axis=0) / jnp.sum(averaged)
+    reduced = jnp.where(np.isin(names, (UPDATES, SKIPPED)), jnp.sum(values, axis=0), mean)
     reduced = jnp.where(names == "replay/ratio_deviation", values[0], reduced)
+    reduced = jnp.where(names == FIRST_LEAF, jnp.max(values, axis=0), reduced)
     shown = names != "computed"
     names = np.where(names == "replay/ratio_deviation", "replay/ratio_max_deviation", names)
     return PackedMetrics(reduced[np.flatnonzero(shown)], tuple(map(str, names[shown])))
@@ -250,9 +283,10 @@ def _of_rollout(rollout: Transition, config: PPOConfig) -> dict[str, Array]:
         ),
     }
     metrics: dict[str, Array] = {}
+    counted = None if rollout.nonfinite is None else ~rollout.nonfinite
     for group, (prefix, tree) in wanted.items():
         if group in config.logging_level:
-            metrics |= summarize(tree, prefix, config.logging_percentiles)
+            metrics |= summarize(tree, prefix, config.logging_percentiles, counted)
     return metrics
 
 

@@ -44,13 +44,16 @@ def initial_state(module: Steps, batch_size: int) -> PyTree:
     return jax.tree_util.tree_map_with_path(strong, module.initialize_state(batch_size))
 
 
-def reset_rows(module: Steps, state: PyTree, done: Bool[Array, "B"]) -> PyTree:
+def reset_rows(
+    module: Steps, state: PyTree, done: Bool[Array, "B"], previous: PyTree = None
+) -> PyTree:
     """Resets the carry state of the rows whose episode has ended: the one reset there is.
 
     Args:
       module: the network whose ``reset_state`` says what a fresh row looks like.
       state: carry state, leaves (B, ...).
       done: (B,), true (or nonzero) where the row is reset.
+      previous: carry state that ``reset_state`` sees, if another than ``state``: one without NaN.
 
     Returns:
       The carry state in which the done rows are fresh and the others untouched.
@@ -74,7 +77,8 @@ def reset_rows(module: Steps, state: PyTree, done: Bool[Array, "B"]) -> PyTree:
         check_same_state(row, fresh, where, _RESET_HINT)
         return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), fresh, row)
 
-    return select_rows(done, jax.vmap(fresh_row)(state), state)
+    seen = state if previous is None else previous
+    return select_rows(done, jax.vmap(fresh_row)(seen), state)
 
 
 def select_rows(mask: Bool[Array, "B"], on_true: PyTree, on_false: PyTree) -> PyTree:
