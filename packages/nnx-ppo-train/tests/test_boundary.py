@@ -1,5 +1,6 @@
 """Network and environment must fit; where they do not, the error says where and what to do."""
 
+import threading
 import types
 
 import jax
@@ -198,7 +199,7 @@ class VectorisedKeys(Plain):
 
 
 def test_vectorised_environment_is_refused():
-    with pytest.raises(TypeError, match=r"done of shape \(3,\): it is vectorised already; pass"):
+    with pytest.raises(TypeError, match=r"done of shape \(3,\): it is vectorized already; pass"):
         check(Vectorised())
 
 
@@ -251,6 +252,32 @@ def test_self_reset_is_seen_in_the_step(wrap):
     with pytest.raises(TypeError, match=r"resets itself \(its step calls ResetsInStep\.reset\)"):
         check(wrap(env))
     assert "reset" not in vars(env)
+
+
+class Slow(Plain):
+    def step(self, state, action):
+        threading.Event().wait(0.02)  # so that the checks of all threads overlap
+        return super().step(state, action)
+
+
+def test_threads_may_share_an_environment():
+    env, errors = EpisodeWrapper(Slow(), 3), []
+    barrier = threading.Barrier(6)
+
+    def run():
+        barrier.wait()
+        try:
+            check(env, network())
+        except TypeError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert "reset" not in {**vars(env), **vars(env.env)}
 
 
 @pytest.mark.parametrize("inner", ["CartPole", 3, ("a", "b")])

@@ -127,9 +127,19 @@ def test_known_returns_are_passed_on_only_where_they_hold():
     assert EpisodeWrapper(CartPole(), 500).max_return == 500.0
     assert EpisodeWrapper(CartPole(), 499).max_return is None
     assert EpisodeWrapper(BodyChain(), 500).max_return is None
+    assert EpisodeWrapper(EpisodeWrapper(CartPole(), 500), 900).max_return == 500.0
+    assert EpisodeWrapper(EpisodeWrapper(CartPole(), 500), 400).max_return is None
     assert RewardScalingWrapper(Recall(), 2).memoryless_return == 0.5
     assert RewardScalingWrapper(CartPole(), 0.1).max_return == pytest.approx(50.0)
     assert RewardScalingWrapper(CartPole(), -1.0).max_return is None
+
+
+def test_known_return_of_an_environment_without_a_length_is_passed_on():
+    endless = FloatDone(3)
+    endless.max_return = 30.0
+    assert EpisodeWrapper(endless, 30).max_return == 30.0
+    assert RewardScalingWrapper(EpisodeWrapper(endless, 30), 0.5).max_return == 15.0
+    assert EpisodeWrapper(EpisodeWrapper(endless, 30), 20).max_return is None
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from nnx_stateful import (
 from ._action_check import check_actions
 from ._actions import for_environment, steps_with
 from ._env_batch import EnvBatch
-from ._env_check import calls_reset, check_env, resets_itself
+from ._env_check import check_reset, check_step_keeps, watched_step
 from ._pairing import match_likelihoods, match_rewards
 from ._types import PPONetworkOutput
 
@@ -40,19 +40,14 @@ def check_boundary(
       ValueError: if observations, actions, rewards or values do not fit; the message names the
         path, what the network gives and what the environment wants.
     """
-    check_env(env)
+    check_reset(env)
     batch = EnvBatch(env, n_envs)
     states = jax.eval_shape(batch.reset, jax.eval_shape(lambda: jax.random.key(0)))
     output = _checked_output(networks, states.obs, n_envs)
     _check_rows(output.loglikelihoods, "log-likelihood", n_envs)
     _check_rows(output.value_estimates, "value", n_envs)
     stepped = _stepped(env, states, output.actions)
-    check_same_state(
-        states,
-        stepped,
-        f"{type(env).__name__}.step",
-        "an environment must return states of one type: make reset and step agree",
-    )
+    check_step_keeps(env, states, stepped)
     _check_rows(stepped.reward, "reward", n_envs)
     match_rewards(output.value_estimates, stepped.reward)
     jax.eval_shape(
@@ -149,11 +144,7 @@ def _stepped(env: Any, states: Any, actions: PyTree) -> Any:
             f"{type(problem).__name__}: {problem}. If these are not the actions that it wants, "
             "change the width of the layer before the sampler, or the names of the action port"
         ) from problem
-    with calls_reset(env) as called:
-        stepped = jax.eval_shape(jax.vmap(env.step), states, given)
-    if called:
-        raise resets_itself(env, [f"its step calls {called[0]}.reset"])
-    return stepped
+    return watched_step(env, states, given)
 
 
 def _by_path(tree: PyTree) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Stateful network modules for Flax NNX: carry state, replay and time as explicit arguments."""
 
+from ._check_report import CheckReport
 from ._noise import NoiseKey, NoiseState, draw_noise, draw_normal, noise_state, rekey_noise
 from ._output import PyTree, StatefulModuleOutput
 from ._protocol import ACTIVATION_KEY, StatefulModule
@@ -79,6 +80,7 @@ __all__ = [
     "AR1VariationalBottleneck",
     "Apply",
     "Call",
+    "CheckReport",
     "Concat",
     "Container",
     "Delay",

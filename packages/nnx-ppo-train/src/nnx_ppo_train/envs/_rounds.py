@@ -53,7 +53,7 @@ class Rounds(abc.ABC):
     def score(
         self, problem: dict[str, Array], action: Any
     ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
-        """Return the reward of an action, in [0, 1], and whether it ends the episode for nothing."""
+        """Return the reward, in [0, 1], and whether it fails: ends the episode for nothing."""
 
     @property
     def episode_length(self) -> int:

@@ -17,8 +17,10 @@ class EpisodeWrapper(Wrapper):
     and the inner environment did not end in that very step, and where the inner environment says
     itself that it truncated, under `"truncated"` or, as Brax does, `"truncation"`.
 
-    Known returns of the inner environment (`max_return` and the like) are passed on if its own
-    `episode_length` is no longer than this one, and are None otherwise.
+    Known returns of the inner environment (`max_return` and the like) are passed on if they hold
+    under the limit: if its own `episode_length` is no longer than this one, or if it states none,
+    so that its returns can only be meant for episodes that are limited from outside. Otherwise
+    they are None: an environment whose episodes may be longer can earn more than the limit allows.
 
     Args:
         env: The environment to limit, unbatched. Wrappers may be nested, the smallest limit counts.
@@ -45,8 +47,8 @@ class EpisodeWrapper(Wrapper):
         length = positive_int(episode_length, "EpisodeWrapper: episode_length")
         self._limit = length
         inner = getattr(env, "episode_length", None)
-        self._inner_ends_first = inner is not None and inner <= length
-        self.episode_length = inner if self._inner_ends_first else length
+        self._returns_hold = inner is None or inner <= length
+        self.episode_length = length if inner is None else min(inner, length)
 
     def reset(self, rng: PRNGKeyArray) -> Any:
         """Reset the inner environment and the count."""
@@ -72,7 +74,7 @@ class EpisodeWrapper(Wrapper):
         )
 
     def known_return(self, value: float) -> float | None:
-        return value if self._inner_ends_first else None
+        return value if self._returns_hold else None
 
     def _inner_counts(self) -> bool:
         inner = self.env
