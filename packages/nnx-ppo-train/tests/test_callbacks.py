@@ -139,7 +139,8 @@ def test_resumed_run_with_a_callback_equals_the_uninterrupted_one():
         return train_ppo(RandomEnds(), network, config, callbacks=[halve], **options)
 
     whole = train(checkpoint_fn=lambda state, step: saved.setdefault(step, state))
-    assert float(saved[32].schedules.learning_rate_scale) == 0.5
+    assert float(saved[32].schedules.learning_rate_scale) == 1.0
+    assert float(saved[32].schedules.coming_scale) == 0.5
     resumed = train(initial_state=saved[32])
     for a, b in zip(
         jax.tree.leaves(nnx.state(whole.training_state.networks, nnx.Param)),

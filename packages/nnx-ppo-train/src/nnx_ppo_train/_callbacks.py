@@ -1,7 +1,8 @@
 """Callbacks: functions that see the metrics and may steer the training."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ class Stop:
 
 @dataclasses.dataclass(frozen=True)
 class ScaleLearningRate:
-    """Multiplies the learning rate from here on, whatever schedule it follows.
+    """Multiplies the learning rate, whatever schedule it follows.
+
+    It acts after exactly one more iteration, which may be under way when the callback is called.
 
     Attributes:
       factor: by what, above 0.
@@ -40,7 +43,9 @@ Action = Stop | ScaleLearningRate | None
 Callback = Callable[[Mapping[str, Any], int], Action]
 """``callback(metrics, steps)``: sees what ``log_fn`` sees and returns what is to be done, or None.
 
-Metrics are Python floats; of many trainings at once arrays (members,).
+Metrics are Python floats; of many trainings at once arrays (members,). A callback with a memory may
+have ``state_dict()``, which returns what JSON can hold, and ``load_state_dict(state)``: checkpoints
+keep that state, and a run that goes on gives it back.
 """
 
 
@@ -68,6 +73,58 @@ def stop_at_return(target: float, metric: str = EVALUATION_RETURN) -> Callback:
     return callback
 
 
+def callback_states(callbacks: Sequence[Callback]) -> tuple[Any, ...]:
+    """Returns the state of every callback, None for those without one.
+
+    Raises:
+      TypeError: if JSON cannot hold a state.
+    """
+    states = tuple(
+        callback.state_dict() if _has_state(callback) else None  # type: ignore[attr-defined]
+        for callback in callbacks
+    )
+    for callback, state in zip(callbacks, states, strict=True):
+        try:
+            json.dumps(state, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"callback {_name(callback)}: expected a state_dict() of dicts, lists, strings, "
+                f"finite numbers and None, got {state!r}: {error}"
+            ) from error
+    return states
+
+
+def restore_callbacks(callbacks: Sequence[Callback], states: Sequence[Any]) -> None:
+    """Gives callbacks the states that :func:`callback_states` returned.
+
+    Raises:
+      ValueError: if there are states, but for other callbacks.
+    """
+    given = [state is not None for state in states]
+    wanted = [_has_state(callback) for callback in callbacks]
+    if not any(given):
+        return  # a run without such callbacks, or an older checkpoint
+    if given != wanted:
+        raise ValueError(
+            f"callbacks: expected {len(given)} as in the run that goes on, with a state for "
+            f"{given}, got {len(wanted)} of which these have a state_dict: {wanted}; pass the "
+            "same callbacks in the same order"
+        )
+    for callback, state in zip(callbacks, states, strict=True):
+        if state is not None:
+            callback.load_state_dict(state)  # type: ignore[attr-defined]
+
+
+def _has_state(callback: Callback) -> bool:
+    return callable(getattr(callback, "state_dict", None)) and callable(
+        getattr(callback, "load_state_dict", None)
+    )
+
+
+def _name(callback: Callback) -> str:
+    return getattr(callback, "__qualname__", repr(callback))
+
+
 def check_callbacks(callbacks: Any) -> None:
     """Raises TypeError unless it is a list or tuple of functions."""
     if not isinstance(callbacks, list | tuple) or not all(map(callable, callbacks)):
@@ -80,7 +137,7 @@ def check_callbacks(callbacks: Any) -> None:
 def check_action(action: Any, callback: Callback) -> None:
     """Raises TypeError unless a callback returned what can be done."""
     if action is not None and not isinstance(action, Stop | ScaleLearningRate):
-        name = getattr(callback, "__qualname__", repr(callback))
         raise TypeError(
-            f"callback {name}: expected Stop(...), ScaleLearningRate(...) or None, got {action!r}"
+            f"callback {_name(callback)}: expected Stop(...), ScaleLearningRate(...) or None, got "
+            f"{action!r}"
         )

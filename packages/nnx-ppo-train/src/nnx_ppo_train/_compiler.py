@@ -24,3 +24,27 @@ def to_run_often() -> CompilerOptions | None:
 
 def _on_cpu(level: int) -> CompilerOptions | None:
     return {"xla_backend_optimization_level": level} if jax.default_backend() == "cpu" else None
+
+
+def calls_python(program: Any) -> bool:
+    """Returns whether a jaxpr, or one inside it, calls back into Python while it runs.
+
+    Example:
+      >>> import jax
+      >>> calls_python(jax.make_jaxpr(lambda x: x + 1)(1.0))
+      False
+      >>> calls_python(jax.make_jaxpr(jax.jit(lambda x: jax.debug.callback(print, x)))(1.0))
+      True
+    """
+    jaxpr = getattr(program, "jaxpr", program)
+    for equation in jaxpr.eqns:
+        if equation.primitive.name.endswith("callback"):
+            return True
+        inner = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr)
+        if any(calls_python(value) for value in inner if _is_jaxpr(value)):
+            return True
+    return False
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return hasattr(getattr(value, "jaxpr", value), "eqns")

@@ -1,5 +1,6 @@
 """One episode, state by state: for pictures, videos and analysis."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +12,8 @@ from nnx_stateful import PyTree, StatefulModule, initial_state, rebuild, rekey_n
 
 from ._actions import for_environment
 from ._env_batch import EnvBatch, ended
-from ._evaluation import deterministic
+from ._evaluation import check_key, deterministic
+from ._programs import run_kept
 
 
 def record_episode(
@@ -29,11 +31,22 @@ def record_episode(
       The states of a single environment as NumPy trees: the initial one, then one per step, up to
       and with the end of the episode.
     """
+    check_key(key, "record_episode")
+    variables = nnx.split(deterministic(networks), nnx.RngState, ...)
+    start, states = run_kept(env, _make_run, (max_length,), *variables, key)
+    over = np.asarray(ended(states)[0])[:, 0]
+    length = int(np.argmax(over)) + 1 if over.any() else max_length
     batch = EnvBatch(env, 1)
-    graphdef, *variables = nnx.split(deterministic(networks), nnx.RngState, ...)
+    initial = _plain(_first_row(batch, start))
+    following = _plain(jax.vmap(lambda state: _first_row(batch, state))(states))
+    return [initial, *(_at(following, t) for t in range(length))]
 
-    @jax.jit
-    def run(streams: PyTree, rest: PyTree, key: Key[Array, ""]) -> tuple[Any, Any]:
+
+def _make_run(env: Any, max_length: int) -> Callable[..., tuple[Any, Any]]:
+    """Returns ``run(graphdef, streams, rest, key)``: the first state, and all that follow."""
+
+    def run(graphdef: Any, streams: PyTree, rest: PyTree, key: Key[Array, ""]) -> tuple[Any, Any]:
+        batch = EnvBatch(env, 1)
         env_key, noise_key = jax.random.split(key)
         start = batch.reset(env_key)
         network_state = initial_state(rebuild(graphdef, streams, rest), 1)
@@ -48,12 +61,7 @@ def record_episode(
         first = (streams, rekey_noise(network_state, noise_key), start)
         return start, jax.lax.scan(step, first, None, length=max_length)[1]
 
-    start, states = run(*variables, key)
-    over = np.asarray(ended(states)[0])[:, 0]
-    length = int(np.argmax(over)) + 1 if over.any() else max_length
-    initial = _plain(_first_row(batch, start))
-    following = _plain(jax.vmap(lambda state: _first_row(batch, state))(states))
-    return [initial, *(_at(following, t) for t in range(length))]
+    return run
 
 
 def _first_row(batch: EnvBatch, state: Any) -> Any:

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 from nnx_stateful import PyTree
 
-
 EPISODES = "train/episodes"
 """Number of episodes that ended; where it is 0, their means are left out of what is logged."""
 

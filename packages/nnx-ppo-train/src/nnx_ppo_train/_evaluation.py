@@ -1,11 +1,13 @@
 """Whole episodes, for measuring."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 from nnx_stateful import (
@@ -22,8 +24,10 @@ from ._actions import for_environment
 from ._any_row import any_row
 from ._config import EvalConfig
 from ._env_batch import EnvBatch, ended
+from ._finiteness import StepCheck
 from ._logging_level import LoggingLevel
 from ._metrics import distribution, flatten_metrics
+from ._programs import run_kept
 
 
 def deterministic(networks: StatefulModule) -> StatefulModule:
@@ -49,6 +53,8 @@ class _Episodes:
       streams: RNG streams of the network.
       step: () steps so far.
       over: (B,) the episode has ended.
+      truncated: (B,) it ended by a limit of the environment.
+      broken: (B,) it ended with a value that is not finite.
       returns: tree of (B,) rewards summed up to the end.
       lengths: (B,) steps up to the end.
       sums: tree of (B, ...) metrics summed up to the end.
@@ -59,9 +65,24 @@ class _Episodes:
     streams: PyTree
     step: Int[Array, ""]
     over: Bool[Array, " B"]
+    truncated: Bool[Array, " B"]
+    broken: Bool[Array, " B"]
     returns: PyTree
     lengths: Int[Array, " B"]
     sums: PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """How to evaluate; the fields are those of :class:`EvalConfig`."""
+
+    n_envs: int
+    max_episode_length: int
+    percentiles: tuple[int, ...] | None
+    level: LoggingLevel
+    group_by: str | None
+    group_names: tuple[str, ...]
+    deterministic: bool
 
 
 def eval_rollout(
@@ -74,8 +95,14 @@ def eval_rollout(
     logging_level: LoggingLevel = LoggingLevel.NONE,
     *,
     stochastic: bool = False,
+    group_by: str | None = None,
+    group_names: tuple[str, ...] = (),
 ) -> dict[str, Float[Array, ""]]:
     """Runs one episode per environment and reports returns and lengths up to its first end.
+
+    It is compiled once for an environment, a structure of networks and a set of options. It stops
+    when all episodes have ended. Episodes with a value that is not finite are left out of means,
+    deviations and percentiles; if they are more than half, these are NaN.
 
     Args:
       env: the environment, not vectorised.
@@ -86,73 +113,169 @@ def eval_rollout(
       logging_percentiles: percentiles to report besides mean and standard deviation.
       logging_level: ENV_METRICS and NETWORK_METRICS add averages over the episodes.
       stochastic: whether stochastic layers draw, as in training, instead.
+      group_by: key of the environment's ``info`` with the index of an episode's group, an int.
+      group_names: names of the groups.
 
     Returns:
       Scalars under ``eval/``: ``eval/episode_reward/mean`` and so on (the return, summed over
-      reward keys; per key below it where there are several), ``eval/lifespan/mean`` (steps).
+      reward keys; per key below it where there are several), ``eval/lifespan/mean`` (steps),
+      ``eval/nonfinite`` (share of episodes that were left out), ``eval/ends/REASON`` (shares of
+      terminated, truncated, cut and nonfinite); for each group the first of them and ``episodes``
+      under ``eval/GROUP/``.
+
+    Raises:
+      TypeError: if the key is none.
+      KeyError: if ``group_by`` is no entry of ``info``.
     """
+    check_key(key, "eval_rollout")
+    options = _Options(
+        n_envs,
+        max_episode_length,
+        logging_percentiles,
+        logging_level,
+        group_by,
+        tuple(group_names),
+        not stochastic,
+    )
     acting = networks if stochastic else deterministic(networks)
-    final = _run(env, acting, n_envs, max_episode_length, key, logging_level)
-    total = sum(jax.tree.leaves(final.returns), jnp.zeros(n_envs))
-    metrics = distribution("eval/episode_reward", total, logging_percentiles)
-    if len(jax.tree.leaves(final.returns)) > 1:
-        for name, value in flatten_metrics(final.returns, "eval/episode_reward").items():
-            metrics |= distribution(name, value, logging_percentiles)
-    metrics |= distribution("eval/lifespan", final.lengths.astype(float), logging_percentiles)
+    return run_kept(env, _make_evaluation, (options,), *nnx.split(acting), key)
+
+
+def check_key(key: Any, where: str) -> None:
+    """Raises TypeError unless it is one random key."""
+    dtype = getattr(key, "dtype", None)
+    typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    if not (typed and key.shape == ()) and not (dtype == jnp.uint32 and key.ndim == 1):
+        raise TypeError(
+            f"{where}: key: expected a random key, such as jax.random.key(0), got {key!r}"
+        )
+
+
+def _make_evaluation(env: Any, options: _Options) -> Callable[..., dict[str, Array]]:
+    """Returns ``evaluate(graphdef, variables, key) -> metrics``."""
+
+    def evaluate(graphdef: Any, variables: PyTree, key: Key[Array, ""]) -> dict[str, Array]:
+        final, groups = _run(env, rebuild(graphdef, variables), options, key)
+        return _metrics_of(final, groups, options)
+
+    return evaluate
+
+
+def _metrics_of(
+    final: _Episodes, groups: Int[Array, " B"] | None, options: _Options
+) -> dict[str, Array]:
+    counted = ~final.broken
+    metrics = _returns(final, counted, options, "eval")
     for name, value in flatten_metrics(final.sums, "eval").items():
-        steps = final.lengths.reshape((n_envs,) + (1,) * (value.ndim - 1))
-        metrics[name] = jnp.mean(value / jnp.maximum(steps, 1))
-    metrics["eval/deterministic"] = jnp.float32(not stochastic)
+        steps = final.lengths.reshape((-1,) + (1,) * (value.ndim - 1))
+        per_step = value / jnp.maximum(steps, 1)
+        kept = counted.reshape((-1,) + (1,) * (value.ndim - 1))
+        metrics[name] = jnp.sum(jnp.where(kept, per_step, 0)) / jnp.maximum(
+            counted.sum() * (value[0].size), 1
+        )
+    metrics["eval/nonfinite"] = final.broken.mean()
+    whole = final.over & counted
+    metrics["eval/ends/terminated"] = (whole & ~final.truncated).mean()
+    metrics["eval/ends/truncated"] = (whole & final.truncated).mean()
+    metrics["eval/ends/cut"] = (~final.over).mean()
+    metrics["eval/ends/nonfinite"] = final.broken.mean()
+    metrics["eval/deterministic"] = jnp.float32(options.deterministic)
+    for index, name in enumerate(options.group_names if groups is not None else ()):
+        members = counted & (groups == index)
+        metrics |= _returns(final, members, options, f"eval/{name}", groups == index)
+        metrics[f"eval/{name}/{_EPISODES}"] = members.sum()
     return metrics
 
 
+_EPISODES = "episodes"
+
+
+def _returns(
+    final: _Episodes,
+    counted: Bool[Array, " B"],
+    options: _Options,
+    prefix: str,
+    asked: Bool[Array, " B"] | None = None,
+) -> dict[str, Array]:
+    """Distributions of returns and lengths; NaN where more than half of the episodes are broken."""
+    total = sum(jax.tree.leaves(final.returns), jnp.zeros(options.n_envs))
+    values = {f"{prefix}/episode_reward": total, f"{prefix}/lifespan": final.lengths.astype(float)}
+    if len(jax.tree.leaves(final.returns)) > 1:
+        values |= flatten_metrics(final.returns, f"{prefix}/episode_reward")
+    n_asked = options.n_envs if asked is None else asked.sum()
+    trusted = 2 * counted.sum() >= n_asked
+    metrics: dict[str, Array] = {}
+    for name, value in values.items():
+        found = distribution(name, value, options.percentiles, counted)
+        metrics |= {k: jnp.where(trusted, v, jnp.nan) for k, v in found.items()}
+    return metrics
+
+
+def without_empty_groups(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Leaves out the metrics of groups that no episode belonged to."""
+    empty = [
+        name.removesuffix(_EPISODES)
+        for name, value in metrics.items()
+        if name.startswith("eval/") and name.endswith(f"/{_EPISODES}") and not np.any(value)
+    ]
+    return {k: v for k, v in metrics.items() if not any(k.startswith(name) for name in empty)}
+
+
 def _run(
-    env: Any,
-    networks: StatefulModule,
-    n_envs: int,
-    max_episode_length: int,
-    key: Key[Array, ""],
-    level: LoggingLevel,
-) -> _Episodes:
+    env: Any, networks: StatefulModule, options: _Options, key: Key[Array, ""]
+) -> tuple[_Episodes, Int[Array, " B"] | None]:
+    """Runs the episodes; returns their end, and the group of each."""
+    n_envs = options.n_envs
     batch = EnvBatch(env, n_envs)
+    check = StepCheck(n_envs, "skip")
     graphdef, streams, rest = nnx.split(networks, nnx.RngState, ...)
     env_key, noise_key = jax.random.split(key)
     states = batch.reset(env_key)
 
     def step(episodes: _Episodes) -> _Episodes:
         network = rebuild(graphdef, episodes.streams, rest)
-        out = network(episodes.network, episodes.env.obs)
-        actions = for_environment(env, episodes.env, out.output.actions)
+        out = network(episodes.network, check.observation(episodes.env.obs))
+        found = check.network(episodes.env.obs, out)
+        actions = for_environment(env, episodes.env, check.replaced(out.output.actions))
         stepped = batch.step(episodes.env, actions)
+        found = check.environment(found, stepped)
+        done, truncated = ended(stepped)
         going_on = ~episodes.over
-        over = episodes.over | ended(stepped)[0]
+        broken = going_on & check.or_found(jnp.zeros_like(going_on), found)
+        truncated = jnp.zeros_like(done) if truncated is None else truncated
+        measured = _wanted(stepped.metrics, out.metrics, options.level)
         return _Episodes(
             env=batch.select(episodes.over, episodes.env, stepped),
             network=out.next_state,
             streams=nnx.state(network, nnx.RngState),
             step=episodes.step + 1,
-            over=over,
-            returns=_add(episodes.returns, stepped.reward, going_on),
+            over=episodes.over | done | broken,
+            truncated=jnp.where(going_on, truncated, episodes.truncated),
+            broken=episodes.broken | broken,
+            returns=_add(episodes.returns, stepped.reward, going_on & ~broken),
             lengths=episodes.lengths + going_on,
-            sums=_add(episodes.sums, _wanted(stepped.metrics, out.metrics, level), going_on),
+            sums=_add(episodes.sums, measured, going_on),
         )
 
     network_state = rekey_noise(initial_state(networks, n_envs), noise_key)
     network_metrics = _per_row_metrics(networks, states.obs, n_envs)
-    wanted = _wanted(states.metrics, network_metrics, level)
+    wanted = _wanted(states.metrics, network_metrics, options.level)
     start = _Episodes(
         env=states,
         network=network_state,
         streams=streams,
         step=jnp.int32(0),
         over=states.done.astype(bool),
+        truncated=jnp.zeros(n_envs, bool),
+        broken=jnp.zeros(n_envs, bool),
         returns=jax.tree.map(lambda r: _zeros(r.shape, r.dtype), states.reward),
         lengths=jnp.zeros(n_envs, jnp.int32),
         sums=jax.tree.map(lambda s: _zeros(s.shape, s.dtype), wanted),
     )
-    return jax.lax.while_loop(
-        lambda e: (e.step < max_episode_length) & any_row(~e.over), step, start
+    final = jax.lax.while_loop(
+        lambda e: (e.step < options.max_episode_length) & any_row(~e.over), step, start
     )
+    return final, None if options.group_by is None else states.info[options.group_by]
 
 
 def _add(total: PyTree, increment: PyTree, mask: Bool[Array, " B"]) -> PyTree:
@@ -212,17 +335,13 @@ def make_evaluate(env: Any, graphdef: Any, config: EvalConfig) -> Any:
 
     ``graphdef`` is that of the network as it acts: of a deterministic copy, or of itself.
     """
-
-    def evaluate(variables: PyTree, key: Key[Array, ""]) -> dict[str, Array]:
-        return eval_rollout(
-            env,
-            rebuild(graphdef, variables),
-            config.n_envs,
-            config.max_episode_length,
-            key,
-            config.logging_percentiles,
-            config.logging_level,
-            stochastic=not config.deterministic,
-        )
-
-    return evaluate
+    options = _Options(
+        config.n_envs,
+        config.max_episode_length,
+        config.logging_percentiles,
+        config.logging_level,
+        config.group_by,
+        config.group_names,
+        config.deterministic,
+    )
+    return partial(_make_evaluation(env, options), graphdef)

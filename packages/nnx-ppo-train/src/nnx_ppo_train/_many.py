@@ -7,23 +7,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 import optax
 from flax import nnx
 from nnx_stateful import StatefulModule
 
-from ._callbacks import Callback, check_callbacks
+from ._callbacks import Callback, callback_states, check_callbacks, restore_callbacks
 from ._check_training import check_functions, check_options, check_training
 from ._config import TrainConfig
-from ._evaluation import deterministic, make_evaluate
+from ._diagnosis import first_nonfinite
+from ._epochs import SKIPPED
+from ._evaluation import deterministic, make_evaluate, without_empty_groups
 from ._hyperparameters import Hyperparameters
 from ._interrupt import InterruptRequest
 from ._keys import evaluation_key
 from ._loop import LogFn, Metrics, Task, TrainingLoop
 from ._loop_state import LoopState, StateFactory, as_training_state
 from ._members import make_networks, over_members, stacked
+from ._nonfinite import SAMPLES
 from ._optimizer import Optimizer
 from ._sweep import Member, make_members
-from ._train import all_callbacks, config_with
+from ._train import all_callbacks, checkpoint_task, config_with, waiting_for
 from ._types import TrainingState
 from ._update import Iteration, compile_whole
 
@@ -37,7 +41,7 @@ class ManyResult:
     Attributes:
       members: seed, swept values and config of each.
       training_states: one per member, from which ``train_ppo`` can go on alone.
-      final_metrics: the last iteration's metrics, with those of the last evaluation, arrays (N,).
+      final_metrics: the latest value of every metric, arrays (N,).
       eval_history: one dict of arrays (N,) per evaluation, with its "step".
       total_steps: environment steps taken by each member.
       total_iterations: iterations done in this call.
@@ -98,8 +102,9 @@ def train_ppo_many(
 
     Raises:
       TypeError, ValueError: if network, environment, config, seeds and sweep do not fit together.
-      KeyboardInterrupt: as ``train_ppo``, once ``checkpoint_fn`` was called. This and any other
-        exception from the loop carries what was trained as its attribute ``result``.
+      NonFiniteError: if ten iterations in a row took no update in any member, see ``train_ppo``.
+      KeyboardInterrupt, SystemExit: as ``train_ppo``, once ``checkpoint_fn`` was called. These and
+        any other exception from the loop carry what was trained as their attribute ``result``.
 
     Example:
       >>> from nnx_ppo_train import EvalConfig, PPOConfig, TrainConfig, envs, presets
@@ -146,7 +151,8 @@ def train_ppo_many(
         run = _ManyRuns(env, eval_env, networks, members, transformation, over_all)
         loop = run.loop(initial_states, log_fn, checkpoint_fn, all_callbacks(config, callbacks))
         try:
-            loop.run(interrupt)
+            with waiting_for(checkpoint_fn):
+                loop.run(interrupt)
         except BaseException as error:
             with contextlib.suppress(Exception):  # the state may be lost, the error must not be
                 setattr(error, "result", run.result(loop))  # noqa: B010 - any exception
@@ -174,12 +180,15 @@ class _ManyRuns:
         self._states = StateFactory(env, self._graphdef, optimizer, shared)
         self._rewards_graphdef = nnx.split(self._states.normalizer)[0]
         iteration = Iteration(env, self._graphdef, optimizer, shared.ppo, self._rewards_graphdef)
-        self._compile = functools.partial(compile_whole, over_all(iteration))
+        self._iteration = iteration
+        self._compile = functools.partial(compile_whole, over_all(iteration), shared.ppo)
         acting = deterministic(networks[0]) if shared.eval.deterministic else networks[0]
         evaluate = make_evaluate(eval_env, nnx.split(acting)[0], shared.eval)
         self._evaluate = jax.jit(over_all(evaluate))
         self._checkpoint_fn: MemberCheckpointFn | None = None
         self._evaluations: list[Metrics] = []
+        self._callbacks: Sequence[Callback] = ()
+        self._loop: TrainingLoop | None = None
 
     def loop(
         self,
@@ -191,23 +200,37 @@ class _ManyRuns:
         """Returns the loop, ready to run."""
         states, steps = self._starts(starts)
         hypers = [Hyperparameters.of(member.config.ppo).as_arrays() for member in self._members]
-        self._checkpoint_fn = checkpoint_fn
+        self._checkpoint_fn, self._callbacks = checkpoint_fn, callbacks
         tasks = []
         if self._config.eval.enabled:
-            tasks.append(Task(self._config.eval.every_steps, self._run_evaluation))
+            tasks.append(Task("evaluation", self._config.eval.every_steps, self._run_evaluation))
         if checkpoint_fn is not None:
-            tasks.append(Task(self._config.checkpoint_every_steps, self._checkpoint, True))
-        return TrainingLoop(
+            tasks.append(checkpoint_task(self._config, checkpoint_fn, self._checkpoint))
+        if starts is not None:
+            restore_callbacks(callbacks, starts[0].callbacks)
+        self._loop = TrainingLoop(
             self._compile,
             stacked(states),
             stacked(hypers),
             self._config,
             steps=steps,
+            resumed=starts is not None,
             tasks=tasks,
             log_fn=log_fn,
             callbacks=callbacks,
+            diagnose=self._diagnose,
             members=len(self._members),
         )
+        return self._loop
+
+    def _diagnose(self, state: LoopState, steps: int, metrics: Metrics) -> str:
+        for index, member in enumerate(self._members):
+            own = {name: value[index] for name, value in metrics.items() if np.ndim(value)}
+            if own[SAMPLES] or own[SKIPPED]:
+                row = jax.tree.map(lambda leaf: leaf[index], state)  # noqa: B023
+                found = first_nonfinite(self._iteration, row, steps, own)
+                return f"seed {member.seed}, {found}"
+        raise AssertionError("called though every member is finite")
 
     def _starts(self, given: Sequence[TrainingState] | None) -> tuple[list[LoopState], int]:
         pairs = list(zip(self._networks, self._members, strict=True))
@@ -229,6 +252,7 @@ class _ManyRuns:
         variables = nnx.merge_state(state.params, state.variables)
         keys = [evaluation_key(member.config, steps) for member in self._members]
         metrics = jax.device_get(self._evaluate(variables, stacked(keys)))
+        metrics = without_empty_groups(metrics)
         self._evaluations.append({"step": steps, **metrics})
         return metrics
 
@@ -241,17 +265,24 @@ class _ManyRuns:
     def _training_states(self, state: LoopState, steps: int) -> tuple[TrainingState, ...]:
         def own(index: int) -> TrainingState:
             row = jax.tree.map(lambda leaf: leaf[index], state)
-            return as_training_state(row, self._graphdef, self._rewards_graphdef, steps)
+            own = as_training_state(row, self._graphdef, self._rewards_graphdef, steps)
+            return dataclasses.replace(own, callbacks=states, metrics=self._metrics_of(index))
+
+        states = callback_states(self._callbacks)
 
         return tuple(own(index) for index in range(len(self._members)))
 
+    def _metrics_of(self, index: int) -> dict[str, float]:
+        metrics = self._loop.metrics if self._loop else {}
+        every = {k: np.broadcast_to(v, len(self._members)) for k, v in metrics.items()}
+        return {name: float(values[index]) for name, values in every.items()}
+
     def result(self, loop: TrainingLoop) -> ManyResult:
         """Returns the outcome."""
-        latest = {k: v for k, v in (self._evaluations or [{}])[-1].items() if k != "step"}
         return ManyResult(
             members=tuple(self._members),
             training_states=self._training_states(loop.state, loop.steps),
-            final_metrics=loop.metrics | latest,
+            final_metrics=loop.metrics,
             eval_history=self._evaluations,
             total_steps=loop.steps,
             total_iterations=loop.iterations,

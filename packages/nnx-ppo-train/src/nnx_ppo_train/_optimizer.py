@@ -15,7 +15,13 @@ from ._hyperparameters import Hyperparameters
 from ._nonfinite import all_finite
 from ._ppo_config import DecayMask, PPOConfig
 
-_OF_THE_OPTIMIZER = ("learning_rate", "learning_rate_schedule", "gradient_clipping", "weight_decay", "weight_decay_mask")
+_OF_THE_OPTIMIZER = (
+    "learning_rate",
+    "learning_rate_schedule",
+    "gradient_clipping",
+    "weight_decay",
+    "weight_decay_mask",
+)
 
 _NO_WEIGHTS = re.compile("bias|log|std|scale|gain|delay|tau|time|rate|decay|gamma|threshold|state")
 """Words in the names of parameters that are not connection weights."""

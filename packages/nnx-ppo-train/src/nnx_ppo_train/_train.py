@@ -1,7 +1,8 @@
 """train_ppo: one training run."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -10,16 +11,24 @@ import optax
 from flax import nnx
 from nnx_stateful import StatefulModule
 
-from ._callbacks import Callback, check_callbacks, stop_at_return
+from ._callbacks import (
+    Callback,
+    callback_states,
+    check_callbacks,
+    restore_callbacks,
+    stop_at_return,
+)
 from ._check_training import check_functions, check_training, check_video
 from ._config import TrainConfig
+from ._diagnosis import first_nonfinite
 from ._episode_recording import record_episode
-from ._evaluation import deterministic, make_evaluate
+from ._evaluation import deterministic, make_evaluate, without_empty_groups
 from ._hyperparameters import Hyperparameters
 from ._interrupt import InterruptRequest
 from ._keys import Purpose, evaluation_key, key_for
 from ._loop import LogFn, Metrics, Task, TrainingLoop
 from ._loop_state import LoopState, StateFactory, as_training_state, copy_arrays
+from ._nonfinite import NonFiniteError
 from ._optimizer import Optimizer
 from ._types import TrainingState, TrainResult, VideoData
 from ._update import Iteration
@@ -46,7 +55,8 @@ def train_ppo(
     """Trains a network with PPO.
 
     The network that is passed in is left alone while training runs and holds the trained values
-    afterwards, also after an interrupt or an error in a callback.
+    afterwards, also after an interrupt or an error: then those of the last iteration that can be
+    read.
 
     Args:
       env: the environment, not vectorised, without automatic resets.
@@ -56,22 +66,30 @@ def train_ppo(
       seed: overrides ``config.seed``.
       log_fn: called with (metrics, steps) after every iteration; metrics are Python floats.
       video_fn: called with a VideoData; needs an environment with ``render``.
-      checkpoint_fn: called with (training_state, steps); the state is a copy.
+      checkpoint_fn: called with (training_state, steps); the state is a copy. If it has
+        ``is_due(metrics, steps)``, it is also called when that returns True after an evaluation;
+        if it has ``wait()``, that is called at the end. See :func:`make_checkpoint_fn`.
       eval_env: environment of evaluations and videos; defaults to ``env``.
       initial_state: a training state from which to go on.
       optimizer: an optax transformation to use instead of Adam, complete with its learning rate;
         the config's options of the optimiser must be left alone then.
       callbacks: functions (metrics, steps) that may return ``Stop()`` or
         ``ScaleLearningRate(factor)``. One iteration may already be under way when they are
-        called; it is finished. A run that goes on does not show them its first step again.
+        called; it is finished. A run that goes on does not show them its first step again, and
+        gives back the state of those that have ``state_dict`` and ``load_state_dict``.
 
     Returns:
       The final state, metrics and evaluations.
 
     Raises:
       TypeError, ValueError: if network, environment and config do not fit together.
+      NonFiniteError: if ten iterations in a row took no update since values were not finite, or at
+        the first such value with ``nonfinite="raise"``; ``checkpoint_fn`` was called by then. Its
+        attribute ``result`` holds the TrainResult.
       KeyboardInterrupt: after Ctrl-C, once the iteration is finished, ``checkpoint_fn`` was called
         and the network was written back. A second Ctrl-C does not wait.
+      SystemExit: likewise after SIGTERM (code 143) and SIGUSR1 (138), where the process has no
+        handler of its own for them.
 
     Example:
       >>> from flax import nnx
@@ -94,15 +112,50 @@ def train_ppo(
     check_training(env, eval_env, networks, config, transformation)
     check_functions(log_fn=log_fn, video_fn=video_fn, checkpoint_fn=checkpoint_fn)
     check_video(config, video_fn, eval_env)
+    callbacks = all_callbacks(config, callbacks)
     with InterruptRequest() as interrupt:
         run = _Run(env, eval_env, networks, config, transformation)
         run.log_fn, run.video_fn, run.checkpoint_fn = log_fn, video_fn, checkpoint_fn
-        loop = run.loop(initial_state, all_callbacks(config, callbacks))
+        loop = run.loop(initial_state, callbacks)
         try:
-            loop.run(interrupt)
-        finally:
+            with waiting_for(checkpoint_fn):
+                loop.run(interrupt)
+        except NonFiniteError as error:
             run.write_back(loop.state)
+            error.result = run.result(loop)
+            raise
+        except BaseException:
+            with contextlib.suppress(Exception):  # the state may be lost, the error must not be
+                run.write_back(loop.state)
+            raise
+    run.write_back(loop.state)
     return run.result(loop)
+
+
+@contextlib.contextmanager
+def waiting_for(checkpoint_fn: Any) -> Iterator[None]:
+    """Context that waits at its end for what is still being saved."""
+    try:
+        yield
+    finally:
+        wait = getattr(checkpoint_fn, "wait", None)
+        if wait is not None:
+            wait()
+
+
+def checkpoint_task(
+    config: TrainConfig, checkpoint_fn: Any, save: Callable[[LoopState, int], Metrics]
+) -> Task:
+    """Returns the task that saves: by steps, by time, and when ``checkpoint_fn`` asks for it."""
+    minutes = config.checkpoint_every_minutes
+    return Task(
+        "checkpoint",
+        config.checkpoint_every_steps,
+        save,
+        saves=True,
+        every_seconds=None if minutes is None else 60.0 * minutes,
+        wanted=getattr(checkpoint_fn, "is_due", None),
+    )
 
 
 def config_with(
@@ -154,9 +207,12 @@ class _Run:
         acting = deterministic(networks) if config.eval.deterministic else networks
         self._evaluate = jax.jit(make_evaluate(eval_env, nnx.split(acting)[0], config.eval))
         self._evaluations: list[Metrics] = []
+        self._callbacks: Sequence[Callback] = ()
+        self._loop: TrainingLoop | None = None
 
     def loop(self, start: TrainingState | None, callbacks: Sequence[Callback]) -> TrainingLoop:
         """Returns the loop, ready to run."""
+        self._callbacks = callbacks
         hyper = Hyperparameters.of(self._config.ppo).as_arrays()
         if start is None:
             state_later = self._states.fresh_soon(self._networks, self._config.seed)
@@ -165,32 +221,39 @@ class _Run:
         else:
             compiled = None
             state, steps = self._states.resumed(start, self._networks), start.steps_taken
-        return TrainingLoop(
+            restore_callbacks(callbacks, start.callbacks)
+        self._loop = TrainingLoop(
             lambda *arguments: compiled or self._iteration.compile(*arguments),
             state,
             hyper,
             self._config,
             steps=steps,
+            resumed=start is not None,
             tasks=list(self._tasks()),
             log_fn=self.log_fn,
             callbacks=callbacks,
+            diagnose=self._diagnose,
         )
+        return self._loop
+
+    def _diagnose(self, state: LoopState, steps: int, metrics: Metrics) -> str:
+        return first_nonfinite(self._iteration, state, steps, metrics)
 
     def _tasks(self) -> list[Task]:
         config = self._config
         tasks = []
         if config.eval.enabled:
-            tasks.append(Task(config.eval.every_steps, self._run_evaluation))
+            tasks.append(Task("evaluation", config.eval.every_steps, self._run_evaluation))
         if config.video.enabled:
-            tasks.append(Task(config.video.every_steps, self._render))
+            tasks.append(Task("video", config.video.every_steps, self._render))
         if self.checkpoint_fn is not None:
-            tasks.append(Task(config.checkpoint_every_steps, self._checkpoint, after_log=True))
+            tasks.append(checkpoint_task(config, self.checkpoint_fn, self._checkpoint))
         return tasks
 
     def _run_evaluation(self, state: LoopState, steps: int) -> Metrics:
         variables = nnx.merge_state(state.params, state.variables)
         metrics = jax.device_get(self._evaluate(variables, evaluation_key(self._config, steps)))
-        metrics = {name: float(value) for name, value in metrics.items()}
+        metrics = {name: float(value) for name, value in without_empty_groups(metrics).items()}
         self._evaluations.append({"step": steps, **metrics})
         return metrics
 
@@ -212,19 +275,22 @@ class _Run:
         return {}
 
     def _training_state(self, state: LoopState, steps: int) -> TrainingState:
-        return as_training_state(copy_arrays(state), self._graphdef, self._rewards_graphdef, steps)
+        own = as_training_state(copy_arrays(state), self._graphdef, self._rewards_graphdef, steps)
+        states = callback_states(self._callbacks)
+        metrics = self._loop.metrics if self._loop else {}
+        return dataclasses.replace(own, callbacks=states, metrics=dict(metrics))
 
     def write_back(self, state: LoopState) -> None:
-        """Puts the trained values into the network that the user passed in."""
-        nnx.update(self._networks, *copy_arrays((state.params, state.variables)))
+        """Puts the trained values into the network that the user passed in, if they can be read."""
+        copies = copy_arrays((state.params, state.variables))
+        nnx.update(self._networks, *jax.block_until_ready(copies))
 
     def result(self, loop: TrainingLoop) -> TrainResult:
         """Returns the outcome; its network is the user's own."""
-        latest = {k: v for k, v in (self._evaluations or [{}])[-1].items() if k != "step"}
         state = self._training_state(loop.state, loop.steps)
         return TrainResult(
             training_state=dataclasses.replace(state, networks=self._networks),
-            final_metrics=loop.metrics | latest,
+            final_metrics=loop.metrics,
             eval_history=self._evaluations,
             total_steps=loop.steps,
             total_iterations=loop.iterations,

@@ -117,7 +117,7 @@ class TrainResult:
 
     Attributes:
       training_state: from which training can go on; its network is the one that was passed in.
-      final_metrics: the last iteration's metrics, with those of the last evaluation.
+      final_metrics: the latest value of every metric.
       eval_history: one dict per evaluation, with its "step".
       total_steps: environment steps taken.
       total_iterations: iterations done in this call.

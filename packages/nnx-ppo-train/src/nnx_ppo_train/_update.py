@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jaxtyping import Array, Key
-from nnx_stateful import PyTree, counting_only, rebuild
+from nnx_stateful import PyTree, StatefulModule, counting_only, rebuild
 
-from ._compiler import to_run_often
+from ._compiler import calls_python, to_run_often
 from ._episodes import EpisodeTally, tally_episodes
 from ._epochs import FIRST_LEAF, SKIPPED, UPDATES, Epochs, Learner
 from ._estimates import samples_counted
@@ -93,9 +93,9 @@ class Iteration:
         rewards_graphdef: Any,
     ):
         self._env = env
-        self._graphdef = graphdef
+        self.graphdef = graphdef
         self._optimizer = optimizer
-        self._config = config
+        self.config = config
         self._rewards_graphdef = rewards_graphdef
 
     def __call__(self, state: LoopState, hyper: Hyperparameters) -> tuple[LoopState, PackedMetrics]:
@@ -104,18 +104,10 @@ class Iteration:
 
     def collect(self, state: LoopState) -> Experience:
         """Runs the network in the environments for ``rollout_length`` steps."""
-        config = self._config
+        config = self.config
         key, reset_key, shuffle_key = jax.random.split(state.key, 3)
-        network = rebuild(self._graphdef, state.params, state.variables)
-        network_states, env_states, rollout = unroll_env(
-            self._env,
-            state.env_states,
-            network,
-            state.network_states,
-            config.rollout_length,
-            reset_key,
-            RolloutOptions(config.truncation, config.env_resets, config.nonfinite),
-        )
+        network = rebuild(self.graphdef, state.params, state.variables)
+        network_states, env_states, rollout = self.rollout(state, network, reset_key)
         tally, episodes = tally_episodes(
             state.tally, rollout.rewards, rollout.done, rollout.truncated, rollout.nonfinite
         )
@@ -138,11 +130,26 @@ class Iteration:
             ),
         )
 
+    def rollout(
+        self, state: LoopState, network: StatefulModule, reset_key: Key[Array, ""]
+    ) -> tuple[PyTree, Any, Transition]:
+        """Returns what :func:`unroll_env` does for a state and a network."""
+        config = self.config
+        return unroll_env(
+            self._env,
+            state.env_states,
+            network,
+            state.network_states,
+            config.rollout_length,
+            reset_key,
+            RolloutOptions(config.truncation, config.env_resets, config.nonfinite),
+        )
+
     def learn(
         self, state: LoopState, hyper: Hyperparameters, experience: Experience
     ) -> tuple[LoopState, PackedMetrics]:
         """Takes the epochs of minibatch updates, then updates the running statistics."""
-        config = self._config
+        config = self.config
         extras = experience.extras.joined(experience.rollout.obs)
         rollout = dataclasses.replace(experience.rollout, rollout_extras=extras)
         with _counted(rollout, config):
@@ -156,11 +163,9 @@ class Iteration:
             state.schedules,
             jnp.zeros((), bool),
         )
-        epochs = Epochs(
-            self._graphdef, self._optimizer, config, hyper, lesson, state.network_states
-        )
+        epochs = Epochs(self.graphdef, self._optimizer, config, hyper, lesson, state.network_states)
         learner, updates = epochs.run(learner, experience.shuffle_key)
-        network = rebuild(self._graphdef, learner.params, learner.variables)
+        network = rebuild(self.graphdef, learner.params, learner.variables)
         with _counted(rollout, config):
             network.update_statistics(rollout.rollout_extras)
         _, params, variables = nnx.split(network, nnx.Param, ...)
@@ -195,9 +200,8 @@ class Iteration:
         collecting = jax.jit(self.collect).trace(state)
         with ThreadPoolExecutor(1) as beside:  # the compiler needs no Python while it works
             collect = beside.submit(collecting.lower().compile, to_run_often())
-            learning = jax.jit(self.learn, donate_argnums=0).lower(
-                state, hyper, collecting.out_info
-            )
+            keep = self.config.nonfinite == "raise" or calls_python(collecting.jaxpr)
+            learning = trace_donating(self.learn, keep, state, hyper, collecting.out_info).lower()
             collect = collect.result()
         learn = learning.compile(to_run_often())
         return CompiledIteration(
@@ -207,13 +211,32 @@ class Iteration:
 
 def compile_whole(
     iterate: Callable[[LoopState, Hyperparameters], tuple[LoopState, PackedMetrics]],
+    config: PPOConfig,
     state: LoopState,
     hyper: Hyperparameters,
 ) -> CompiledIteration:
     """Compiles an iteration, or many of them at once, as one program."""
     begun = time.perf_counter()
-    compiled = jax.jit(iterate, donate_argnums=0).lower(state, hyper).compile(to_run_often())
-    return CompiledIteration(compiled, time.perf_counter() - begun)
+    traced = trace_donating(iterate, config.nonfinite == "raise", state, hyper)
+    return CompiledIteration(traced.lower().compile(to_run_often()), time.perf_counter() - begun)
+
+
+def trace_donating(function: Callable[..., Any], keep: bool, *arguments: Any) -> Any:
+    """Traces a function for compilation; its first argument is donated, unless it must be kept.
+
+    A program that calls Python may fail while it runs: then the state before it is all there is.
+    ``nonfinite="raise"`` runs the iteration again to find what went wrong.
+
+    Args:
+      function: the function.
+      keep: whether to keep the argument in any case.
+      arguments: arguments, or their shapes.
+    """
+    if not keep:
+        traced = jax.jit(function, donate_argnums=0).trace(*arguments)
+        if not calls_python(traced.jaxpr):
+            return traced
+    return jax.jit(function).trace(*arguments)
 
 
 def _learning_rewards(
