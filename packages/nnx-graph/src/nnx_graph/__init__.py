@@ -15,6 +15,7 @@ from ._declaration._connectivity import (
     OneToOne,
 )
 from ._declaration._delay import Delay, LearnableDelay
+from ._declaration._limits import Limits
 from ._declaration._registry import register_activation, register_aggregation, register_module
 from ._declaration._spec import Activation, Connection, GraphSpec, Named, Population, Unnamed
 from ._engine._common import FrozenWeight
@@ -46,6 +47,7 @@ __all__ = [
     "Intervention",
     "InterventionValue",
     "LearnableDelay",
+    "Limits",
     "LowRank",
     "Mask",
     "Named",

@@ -11,9 +11,11 @@ from nnx_stateful import StatefulModule
 from ._declaration._aggregation import is_module
 from ._declaration._check_spec import check_is_spec, check_spec
 from ._declaration._delay import check_delay_of, checked_delay
-from ._declaration._hints import which_name
+from ._declaration._hints import shown, which_name
+from ._declaration._limits import Limits, check_delay_limits, check_limits
+from ._declaration._module_maker import ModuleMaker
 from ._declaration._plain import Items
-from ._declaration._registry import Place, make_aggregation, make_module
+from ._declaration._registry import Place
 from ._declaration._spec import Connection, GraphSpec, Named, Population, Unnamed
 from ._declaration._validation import (
     check_activation_shape,
@@ -52,11 +54,14 @@ class Draft:
     Args:
       rngs: the random streams of the network; used while declaring, and not kept by the engine.
       compute_dtype: type of the operands of products; None for their own.
+      limits: of what may be declared.
     """
 
-    def __init__(self, rngs: nnx.Rngs, compute_dtype: np.dtype | None = None):
+    def __init__(self, rngs: nnx.Rngs, compute_dtype: np.dtype | None, limits: Limits):
         self._rngs = rngs
         self._compute_dtype = compute_dtype
+        self._limits = limits
+        self._units = 0
         self._populations: dict[str, Population] = {}
         self._connections: list[Connection] = []
         self._parallel: dict[tuple[str, str], int] = {}
@@ -69,18 +74,22 @@ class Draft:
         """Adds a population, checked."""
         name, owner = population.name, "PopulationGraph"
         check_population_name(owner, name, self._populations)
-        size = checked_size(f"{owner}: size of {name!r}", population.size)
+        where = f"{owner}: size of {shown(name)}"
+        size = checked_size(where, population.size)
+        self._limits.check(owner, "max_populations", len(self._populations) + 1)
+        self._limits.check(where, "max_units", self._units + size)
         activation = checked_activation(name, population.activation)
         if population.input_from is not None:
-            check_name(owner, f"input_from of {name!r}", population.input_from)
+            check_name(owner, f"input_from of {shown(name)}", population.input_from)
         if population.output_to is not None:
-            what = f"output_to of {name!r}"
+            what = f"output_to of {shown(name)}"
             check_entry(f"{owner}.add_output", what, population.output_to, self._entries)
         if compute is not None:
-            check_module(f"compute of {name!r}", compute)
-        check_sign(f"{owner}: sign of {name!r}", population.sign)
+            check_module(f"compute of {shown(name)}", compute)
+        check_sign(f"{owner}: sign of {shown(name)}", population.sign)
         if population.output_to is not None:
             self._entries[population.output_to] = name
+        self._units += size
         self._populations[name] = dataclasses.replace(
             population,
             size=size,
@@ -95,10 +104,14 @@ class Draft:
         src, dst, where = connection.src, connection.dst, "PopulationGraph.connect"
         check_known(where, "source", src, self._populations)
         check_known(where, "destination", dst, self._populations)
-        delay = checked_delay(f"PopulationGraph: delay of {src!r} to {dst!r}", connection.delay)
+        where_delay = f"PopulationGraph: delay of {shown(src)} to {shown(dst)}"
+        delay = checked_delay(where_delay, connection.delay)
+        check_delay_limits(where_delay, delay, self._limits)
+        count = len(self._connections) + 1 + bool(reciprocal)
+        self._limits.check(where, "max_connections", count)
         if transform is not None:
-            check_module(f"transform of {src!r} to {dst!r}", transform)
-        where = f"{where}({src!r}, {dst!r})"
+            check_module(f"transform of {shown(src)} to {shown(dst)}", transform)
+        where = f"{where}({shown(src)}, {shown(dst)})"
         connection = dataclasses.replace(connection, delay=delay, transform=_reference(transform))
         check_options(where, connection)
         if reciprocal:
@@ -106,7 +119,7 @@ class Draft:
         both = [connection, dataclasses.replace(connection, src=dst, dst=src)][: 1 + reciprocal]
         first = self._shares.get(connection.share or "", connection)
         for one in both:
-            where_delay = f"PopulationGraph: delay of {one.src!r} to {one.dst!r}"
+            where_delay = f"PopulationGraph: delay of {shown(one.src)} to {shown(one.dst)}"
             check_delay_of(where_delay, one.delay, self._populations[one.src].size)
             check_binding(where, one, self._populations, first)
         for one in both:
@@ -116,11 +129,17 @@ class Draft:
         """Adds all that is declared elsewhere; ``modules`` are those that it holds unnamed."""
         owner = "PopulationGraph.from_spec"
         check_is_spec(owner, spec)
+        if not isinstance(modules, Mapping):
+            raise TypeError(
+                f"{owner}: modules: expected a dict of modules by population or connection, got "
+                f"{shown(modules)} of type {type(modules).__name__}; write {{name: module}}"
+            )
         check_spec(
             spec,
             [f"{owner}: populations[{place}]" for place in range(len(spec.populations))],
             [f"{owner}: connections[{place}]" for place in range(len(spec.connections))],
         )
+        check_limits(owner, spec, self._limits)
         declared = {p.name: ("compute", p.compute) for p in spec.populations}
         declared |= {c.name: ("transform", c.transform) for c in spec.connections}
         given = _place_modules(owner, declared, modules)
@@ -158,14 +177,16 @@ class Draft:
         """Checks the graph as a whole and returns its engine."""
         spec = self.spec
         check_graph(spec)
+        weights = check_limits("PopulationGraph.finalize", spec, self._limits)
         for population in spec.populations:
             check_activation_shape(population)
+        made = ModuleMaker(self._rngs, self._limits, weights)
         key = self._rngs.params()
         computes, transforms, aggregates = {}, {}, {}
         shared: dict[str, StatefulModule] = {}
         for p in spec.populations:
             if p.compute is not None:
-                module = self._module(p.compute, "compute", p.name, p.size, p.size)
+                module = self._module(made, p.compute, "compute", p.name, (p.size, p.size))
                 check_compute(p, module)
                 computes[p.name] = module
         for c in spec.connections:
@@ -173,7 +194,7 @@ class Draft:
                 sizes = (self._populations[c.src].size, self._populations[c.dst].size)
                 module = shared.get(c.share or "")
                 if module is None:
-                    module = self._module(c.transform, "transform", c.name, *sizes)
+                    module = self._module(made, c.transform, "transform", c.name, sizes)
                     check_transform(c, module, spec)
                 if c.share is not None:
                     shared[c.share] = module
@@ -184,7 +205,10 @@ class Draft:
             if p.aggregate is not None:
                 check_messages(p, count)
             if p.aggregate is not None and is_module(p.aggregate):
-                aggregates[p.name] = self._aggregation(p, p.aggregate, count)
+                what = f"aggregation of {shown(p.name)}"
+                module = made.aggregation(what, p.aggregate, count, p.size)
+                check_aggregation(p, module, count)
+                aggregates[p.name] = module
         return Circuit(pack(plan), key, transforms, aggregates, computes, self._compute_dtype)
 
     def _add(self, connection: Connection, transform: ModuleLike | None) -> None:
@@ -205,39 +229,18 @@ class Draft:
             self._modules[name] = module
         return _reference(module)
 
-    def _aggregation(self, population: Population, named: Named, count: int) -> StatefulModule:
-        """Makes the module that joins so many messages."""
-        try:
-            module = make_aggregation(named, count, population.size, self._rngs)
-        except Exception as error:
-            error.add_note(
-                f"PopulationGraph.finalize: in the aggregation of {population.name!r}, {named!r}"
-            )
-            raise
-        check_aggregation(population, module, count)
-        return module
-
     def _module(
-        self, reference: Named | Unnamed, place: Place, name: str, inputs: int, outputs: int
+        self,
+        made: ModuleMaker,
+        reference: Named | Unnamed,
+        place: Place,
+        name: str,
+        sizes: tuple[int, int],
     ) -> StatefulModule:
         """Returns the module of a population or connection; makes it if it has a name."""
         if isinstance(reference, Unnamed):
             return self._modules[name]
-        what = f"{place} of {name!r}"
-        try:
-            module = make_module(reference, place, inputs, outputs, self._rngs)
-        except Exception as error:
-            error.add_note(
-                f"PopulationGraph.finalize: in the {what}, {reference!r}, made for {inputs} and "
-                f"{outputs} features"
-            )
-            raise
-        if not isinstance(module, StatefulModule):
-            raise TypeError(
-                f"PopulationGraph.finalize: {what}: expected {reference!r} to make a "
-                f"StatefulModule, got {type(module).__name__}; register a function that returns one"
-            )
-        return module
+        return made.module(f"{place} of {shown(name)}", reference, place, sizes)
 
 
 def _reference(module: ModuleLike | None) -> Named | Unnamed | None:
@@ -258,15 +261,16 @@ def _place_modules(
         if name not in unnamed:
             raise ValueError(
                 f"{owner}: modules: expected the name of a population or connection whose module "
-                f"has no name, got {name!r}; {which_name(str(name), sorted(unnamed))}"
+                f"has no name, got {shown(name)}; {which_name(name, sorted(unnamed))}"
             )
     for name in declared:
         if name in unnamed and name not in modules:
             what, module = declared[name]
             assert isinstance(module, Unnamed)
             raise ValueError(
-                f"{owner}: {what} of {name!r}: expected an instance of {module.class_name}, got "
-                f"none; pass modules={{{name!r}: ...}}, or register it and declare it by name"
+                f"{owner}: {what} of {shown(name)}: expected an instance of {module.class_name}, "
+                "got "
+                f"none; pass modules={{{shown(name)}: ...}}, or register it and declare it by name"
             )
     first: dict[int, str] = {}
     for name, (what, module) in declared.items():
@@ -275,7 +279,7 @@ def _place_modules(
         alike = first.setdefault(module.instance, name)
         if modules[name] is not modules[alike]:
             raise ValueError(
-                f"{owner}: {what} of {name!r}: expected the instance of {alike!r}, with which it "
-                f"is shared, got another; pass one {module.class_name} for both"
+                f"{owner}: {what} of {shown(name)}: expected the instance of {shown(alike)}, with "
+                f"which it is shared, got another; pass one {module.class_name} for both"
             )
     return {name: modules.get(name, module) for name, (_, module) in declared.items()}

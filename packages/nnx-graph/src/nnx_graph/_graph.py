@@ -23,6 +23,8 @@ from ._data._edges import spec_from_edges
 from ._data._networkx import spec_from_networkx, spec_to_networkx
 from ._declaration._connectivity import Connectivity
 from ._declaration._delay import Delay, plain_delay
+from ._declaration._hints import shown
+from ._declaration._limits import Limits, checked_limits
 from ._declaration._registry import aggregation_called
 from ._declaration._spec import Activation, Connection, GraphSpec, Named, Population, Sign
 from ._declaration._validation import check_observation, checked_activation
@@ -66,6 +68,8 @@ class PopulationGraph(StatefulModule):
       compute_dtype: type that the operands of default connections are rounded to, for example
         ``"bfloat16"``; what they add up to, weights, outputs and carry keep theirs. None for their
         own.
+      limits: largest sizes, delays, numbers of parameters, ... that may be declared, see
+        :class:`Limits`; None for the default ones.
 
     Raises:
       TypeError: if ``rngs`` is not an ``nnx.Rngs``, or ``compute_dtype`` names no type.
@@ -93,14 +97,20 @@ class PopulationGraph(StatefulModule):
     interventions: Sequence[Intervention] = ()  # in the order in which they were made
     recorded: tuple[str, ...] = ()  # populations whose outputs are metrics
 
-    def __init__(self, rngs: nnx.Rngs, compute_dtype: DTypeLike | None = None):
+    def __init__(
+        self,
+        rngs: nnx.Rngs,
+        compute_dtype: DTypeLike | None = None,
+        *,
+        limits: Limits | None = None,
+    ):
         if not isinstance(rngs, nnx.Rngs):
             raise TypeError(
                 f"PopulationGraph: expected rngs of type nnx.Rngs, got {type(rngs).__name__}; "
                 "pass nnx.Rngs(0)"
             )
         dtype = as_compute_dtype("PopulationGraph", compute_dtype)
-        self._draft: Draft | None = Draft(rngs, dtype)
+        self._draft: Draft | None = Draft(rngs, dtype, checked_limits("PopulationGraph", limits))
 
     def add_input(
         self,
@@ -130,8 +140,8 @@ class PopulationGraph(StatefulModule):
         """
         if input_from is None:
             raise TypeError(
-                f"PopulationGraph.add_input({name!r}): expected input_from to name an entry of the "
-                "observation, got None; use add_population for a population without one"
+                f"PopulationGraph.add_input({shown(name)}): expected input_from to name an entry "
+                "of the observation, got None; use add_population for a population without one"
             )
         self._declare("add_input").add_population(
             Population(
@@ -175,8 +185,8 @@ class PopulationGraph(StatefulModule):
             None for the sum.
 
         Raises:
-          ValueError: if the name exists or is empty, the size is below 1, or nothing is registered
-            under the name of the activation or module.
+          ValueError: if the name exists or is empty, the size is below 1 or beyond a limit, or
+            nothing is registered under the name of the activation or module.
           TypeError: if the name is no str, the size no int, the activation no function, or
             ``compute`` no StatefulModule.
           RuntimeError: if the graph is finalized.
@@ -275,7 +285,7 @@ class PopulationGraph(StatefulModule):
             with, or the source has a sign and a transform or low rank; if a population or the name
             of the transform is unknown, a delay is negative or there are others than one for each
             unit, or ``reciprocal`` is used with an instance as transform, with a delay below 1, or
-            from a population to itself.
+            from a population to itself; or a limit is exceeded.
           TypeError: if a name is no str, the delay none, or ``transform`` no StatefulModule.
           RuntimeError: if the graph is finalized.
         """
@@ -285,7 +295,7 @@ class PopulationGraph(StatefulModule):
                 dst=dst,
                 delay=plain_delay(delay),
                 connectivity=connectivity_called(
-                    f"PopulationGraph.connect({src!r}, {dst!r})", connectivity
+                    f"PopulationGraph.connect({shown(src)}, {shown(dst)})", connectivity
                 ),
                 frozen=frozen,
                 share=share,
@@ -299,7 +309,8 @@ class PopulationGraph(StatefulModule):
 
         Raises:
           ValueError: if connections of delay 0 form a cycle, a custom module returns another
-            size than its population's, there is no output, or nothing that drives the graph.
+            size than its population's, there is no output, or nothing that drives the graph; or
+            weights or ring buffers are beyond a limit, see :class:`Limits`.
           RuntimeError: if the graph is finalized already.
         """
         self.circuit = self._declare("finalize").build()
@@ -313,6 +324,7 @@ class PopulationGraph(StatefulModule):
         modules: Mapping[str, StatefulModule] | None = None,
         *,
         compute_dtype: DTypeLike | None = None,
+        limits: Limits | None = None,
     ) -> Self:
         """Builds and finalizes the graph of a declaration.
 
@@ -325,6 +337,7 @@ class PopulationGraph(StatefulModule):
           compute_dtype: see :class:`PopulationGraph`.
           modules: those that the declaration holds as :class:`Unnamed`, by the name of the
             population or connection: ``{"a": compute, "a->b": transform}``.
+          limits: see :class:`PopulationGraph`.
 
         Raises:
           ValueError: if the declaration is none that calls could have made, a module is missing,
@@ -341,24 +354,36 @@ class PopulationGraph(StatefulModule):
           >>> PopulationGraph.from_spec(graph.spec, nnx.Rngs(0)).spec == graph.spec
           True
         """
-        graph = cls(rngs, compute_dtype)
-        graph._declare("from_spec").add_spec(spec, modules or {})
+        graph = cls(rngs, compute_dtype, limits=limits)
+        graph._declare("from_spec").add_spec(spec, {} if modules is None else modules)
         graph.finalize()
         return graph
 
     @classmethod
     def from_dict(
-        cls, data: Mapping[str, Any], rngs: nnx.Rngs, *, compute_dtype: DTypeLike | None = None
+        cls,
+        data: Mapping[str, Any],
+        rngs: nnx.Rngs,
+        *,
+        compute_dtype: DTypeLike | None = None,
+        limits: Limits | None = None,
     ) -> Self:
         """Builds the graph that :meth:`to_dict` describes; see :func:`spec_from_dict`."""
-        return cls.from_spec(spec_from_dict(data), rngs, compute_dtype=compute_dtype)
+        spec = spec_from_dict(data, limits=limits)
+        return cls.from_spec(spec, rngs, compute_dtype=compute_dtype, limits=limits)
 
     @classmethod
     def from_json(
-        cls, text: str, rngs: nnx.Rngs, *, compute_dtype: DTypeLike | None = None
+        cls,
+        text: str,
+        rngs: nnx.Rngs,
+        *,
+        compute_dtype: DTypeLike | None = None,
+        limits: Limits | None = None,
     ) -> Self:
         """Builds the graph that a JSON text describes; see :func:`spec_from_json`."""
-        return cls.from_spec(spec_from_json(text), rngs, compute_dtype=compute_dtype)
+        spec = spec_from_json(text, limits=limits)
+        return cls.from_spec(spec, rngs, compute_dtype=compute_dtype, limits=limits)
 
     @classmethod
     def from_networkx(
@@ -367,6 +392,7 @@ class PopulationGraph(StatefulModule):
         rngs: nnx.Rngs,
         *,
         compute_dtype: DTypeLike | None = None,
+        limits: Limits | None = None,
         **options: Any,
     ) -> Self:
         """Builds the graph that a networkx graph describes.
@@ -375,11 +401,11 @@ class PopulationGraph(StatefulModule):
           graph: directed or not, with parallel edges or without.
           rngs: source of the initial weights.
           compute_dtype: see :class:`PopulationGraph`.
+          limits: see :class:`PopulationGraph`.
           **options: those of :func:`spec_from_networkx`: size, delay, activation, inputs, outputs.
         """
-        return cls.from_spec(
-            spec_from_networkx(graph, **options), rngs, compute_dtype=compute_dtype
-        )
+        spec = spec_from_networkx(graph, limits=limits, **options)
+        return cls.from_spec(spec, rngs, compute_dtype=compute_dtype, limits=limits)
 
     @classmethod
     def from_edges(
@@ -389,6 +415,7 @@ class PopulationGraph(StatefulModule):
         rngs: nnx.Rngs,
         *,
         compute_dtype: DTypeLike | None = None,
+        limits: Limits | None = None,
         **options: Any,
     ) -> Self:
         """Builds a graph from an adjacency matrix or a list of edges.
@@ -398,12 +425,12 @@ class PopulationGraph(StatefulModule):
           sizes: of the populations: one for all, one for each, or by name.
           rngs: source of the initial weights.
           compute_dtype: see :class:`PopulationGraph`.
+          limits: see :class:`PopulationGraph`.
           **options: those of :func:`spec_from_edges`: names, delay, activation, sign,
             connectivity, frozen, share, inputs, outputs.
         """
-        return cls.from_spec(
-            spec_from_edges(edges, sizes, **options), rngs, compute_dtype=compute_dtype
-        )
+        spec = spec_from_edges(edges, sizes, limits=limits, **options)
+        return cls.from_spec(spec, rngs, compute_dtype=compute_dtype, limits=limits)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the declaration as plain data; see :func:`spec_to_dict`."""
@@ -753,7 +780,7 @@ class PopulationGraph(StatefulModule):
 
 
 def _aggregation(name: str, aggregate: Any) -> Named | None:
-    return aggregation_called(aggregate, f"PopulationGraph: aggregate of {name!r}")
+    return aggregation_called(aggregate, f"PopulationGraph: aggregate of {shown(name)}")
 
 
 def _rows(state: PyTree) -> int | None:

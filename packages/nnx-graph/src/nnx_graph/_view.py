@@ -11,6 +11,7 @@ from nnx_stateful import StatefulModule
 
 from ._declaration._connectivity import LowRank
 from ._declaration._delay import LearnableDelay
+from ._declaration._hints import shown
 from ._declaration._spec import Connection
 from ._engine._circuit import Circuit
 from ._engine._delays import DelaySpread, parameter_for
@@ -153,8 +154,9 @@ class ConnectionView:
         """
         if not isinstance(self.connection.connectivity, LowRank):
             raise ValueError(
-                f"PopulationGraph: factors of {self.connection.name!r}: expected a connection of "
-                f"low rank, got connectivity={self.connection.connectivity!r}; use the view's "
+                f"PopulationGraph: factors of {shown(self.connection.name)}: expected a "
+                "connection of "
+                f"low rank, got connectivity={shown(self.connection.connectivity)}; use the view's "
                 "kernel"
             )
         left, right = self._circuit.common.factors(self.connection)
@@ -193,7 +195,8 @@ class ConnectionView:
         delay = self.connection.delay
         if not isinstance(delay, LearnableDelay):
             raise ValueError(
-                f"PopulationGraph: {what} of {self.connection.name!r}: expected a learnable delay, "
+                f"PopulationGraph: {what} of {shown(self.connection.name)}: expected a learnable "
+                "delay, "
                 f"got {delay}, which is fixed; it is in the view's connection, or connect with "
                 "delay=LearnableDelay(...)"
             )
@@ -211,7 +214,7 @@ class ConnectionView:
         name = self.connection.name
         if self.connection.has_transform:
             raise ValueError(
-                f"PopulationGraph: {what} of {name!r}: expected a default connection, got one "
+                f"PopulationGraph: {what} of {shown(name)}: expected a default connection, got one "
                 f"with the transform {type(self.transform).__name__}; use the view's transform"
             )
         return self._circuit.weights_of(self.connection)
@@ -232,6 +235,7 @@ def find_connection(circuit: Circuit, src: str, dst: str, index: int) -> Connect
             return ConnectionView(circuit, connection)
     near = [c.name for c in connections if c.src == src or c.dst == dst]
     raise ValueError(
-        f"PopulationGraph.connection: expected a connection of the graph, got {src!r} to {dst!r} "
+        f"PopulationGraph.connection: expected a connection of the graph, got {shown(src)} to "
+        f"{shown(dst)} "
         f"with index {index}; {f'there are {near}' if near else 'neither name begins or ends one'}"
     )

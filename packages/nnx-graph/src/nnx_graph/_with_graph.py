@@ -6,7 +6,7 @@ from typing import TypeVar
 from flax import nnx
 from nnx_stateful import StatefulModule
 
-from ._declaration._hints import which_name
+from ._declaration._hints import shown, which_name
 from ._graph import PopulationGraph
 
 M = TypeVar("M", bound=StatefulModule)
@@ -71,6 +71,7 @@ def _chosen(graphs: dict[str, PopulationGraph], path: str | None) -> PopulationG
         return next(iter(graphs.values()))
     if path not in graphs:
         raise ValueError(
-            f"with_graph: expected the path of a graph, got {path!r}; {which_name(path, graphs)}"
+            f"with_graph: expected the path of a graph, got {shown(path)}; "
+            f"{which_name(path, graphs)}"
         )
     return graphs[path]

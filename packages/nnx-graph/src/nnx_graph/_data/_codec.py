@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from .._declaration._hints import which_name
+from .._declaration._hints import shown, which_name
 from .._declaration._kinds import KINDS, kind_name
 from .._declaration._plain import Items, plain, plain_items
 from .._declaration._registry import activation_called, name_of_activation
@@ -74,12 +74,14 @@ def decode_fields(kind: type[Record], data: Any, where: str) -> Record:
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name in data:
         if name not in fields:
-            hint = which_name(str(name), fields)
-            raise ValueError(f"{where}: expected the name of a field, got {name!r}; {hint}")
+            hint = which_name(name, fields)
+            raise ValueError(f"{where}: expected the name of a field, got {shown(name)}; {hint}")
     for name, field in fields.items():
         required = field.default is field.default_factory is dataclasses.MISSING
         if required and name not in data:
-            raise ValueError(f"{where}: expected the field {name!r}, got {sorted(data)}; add it")
+            raise ValueError(
+                f"{where}: expected the field {shown(name)}, got {sorted(data)}; add it"
+            )
     values = {
         name: decode_value(hints[name], value, f"{where}.{name}") for name, value in data.items()
     }
@@ -101,8 +103,10 @@ def decode_value(annotation: Any, value: Any, where: str) -> Any:
             return decode(value, where)
     known = _known(*choices)
     if known and _has(value, "kind"):
-        hint = which_name(str(value["kind"]), known)
-        raise ValueError(f"{where}: expected the kind of a record, got {value['kind']!r}; {hint}")
+        hint = which_name(value["kind"], known)
+        raise ValueError(
+            f"{where}: expected the kind of a record, got {shown(value['kind'])}; {hint}"
+        )
     expected = " or ".join(dict.fromkeys(filter(None, map(_expected, choices))))
     raise TypeError(f"{where}: expected {expected}, got {_described(value)}; change the value")
 
@@ -123,7 +127,7 @@ def _encode(value: Any, where: str) -> Any:
         name = name_of_activation(value)
         if name is None:
             raise ValueError(
-                f"{where}: expected a function that has a name, got {value!r}; "
+                f"{where}: expected a function that has a name, got {shown(value)}; "
                 "register_activation('...', function) before"
             )
         return name
@@ -214,7 +218,9 @@ def _tuple(choice: Any, value: Any, where: str) -> tuple[Any, ...]:
     if arguments[-1] is Ellipsis:
         arguments = arguments[:1] * len(value)
     if len(arguments) != len(value):
-        raise ValueError(f"{where}: expected {len(arguments)} values, got {len(value)}: {value!r}")
+        raise ValueError(
+            f"{where}: expected {len(arguments)} values, got {len(value)}: {shown(value)}"
+        )
     return tuple(
         decode_value(argument, part, f"{where}[{place}]")
         for place, (argument, part) in enumerate(zip(arguments, value, strict=True))
@@ -229,8 +235,10 @@ def _named(value: Any, where: str) -> Named:
     if isinstance(value, Mapping):
         for key in value:
             if key not in ("name", "options"):
-                hint = which_name(str(key), ("name", "options"))
-                raise ValueError(f"{where}: expected 'name' and 'options', got {key!r}; {hint}")
+                hint = which_name(key, ("name", "options"))
+                raise ValueError(
+                    f"{where}: expected 'name' and 'options', got {shown(key)}; {hint}"
+                )
         name = decode_value(str, value["name"], f"{where}.name")
         options = plain_items(value.get("options", {}), f"{where}.options")
         value = Named(name, **dict(options))
@@ -245,4 +253,4 @@ def _record(value: Any, where: str) -> Any:
 
 
 def _described(value: Any) -> str:
-    return f"{value!r} of type {type(value).__name__}"
+    return f"{shown(value)} of type {type(value).__name__}"

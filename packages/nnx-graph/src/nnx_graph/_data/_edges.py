@@ -1,5 +1,6 @@
 """Declarations from adjacency matrices and lists of edges."""
 
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -9,7 +10,8 @@ import numpy as np
 from .._declaration._check_spec import check_spec
 from .._declaration._connectivity import Connectivity
 from .._declaration._delay import checked_delay
-from .._declaration._hints import which_name
+from .._declaration._hints import shown, which_name
+from .._declaration._limits import Limits, check_limits, checked_limits
 from .._declaration._registry import aggregation_called
 from .._declaration._spec import Connection, GraphSpec, Population
 from .._declaration._validation import check_population_name, checked_activation
@@ -35,6 +37,7 @@ def spec_from_edges(
     share: str | None = None,
     inputs: Entries = None,
     outputs: Entries = None,
+    limits: Limits | None = None,
 ) -> GraphSpec:
     """Returns a declaration of N populations from an adjacency matrix or a list of edges.
 
@@ -61,6 +64,7 @@ def spec_from_edges(
       inputs: entries of the observation by population, or a list of populations, which read the
         entries of their names.
       outputs: entries of the output, likewise.
+      limits: see :class:`Limits`; None for the default ones.
 
     Returns:
       The declaration; of a matrix, the connections row by row.
@@ -79,17 +83,19 @@ def spec_from_edges(
       >>> [(c.name, c.delay) for c in spec.connections]
       [('eye->arm', 0), ('arm->eye', 2)]
     """
-    matrix = _matrix("edges", edges) if hasattr(edges, "shape") else None
-    listed = [] if matrix is not None else _edge_list(edges)
-    found = _names(matrix, listed, sizes, names)
+    limits = checked_limits(_OWNER, limits)
+    matrix = _matrix("edges", edges, limits) if hasattr(edges, "shape") else None
+    listed = [] if matrix is not None else _edge_list(edges, limits)
+    found = _names(matrix, listed, sizes, names, limits)
     has_shape = getattr(delay, "shape", ()) != ()
-    delays = _matrix("delay", delay, len(found)) if has_shape else None
+    delays = _matrix("delay", delay, limits, len(found)) if has_shape else None
     places = {name: place for place, name in enumerate(found)}
 
     def number(end: Any, where: str) -> int:
         return _number(end, places, found, where)
 
     if matrix is not None:
+        limits.check(f"{_OWNER}: edges", "max_connections", int(np.count_nonzero(matrix)))
         rows, columns = np.nonzero(matrix)
         listed = list(zip(rows.tolist(), columns.tolist(), strict=True))
         wheres = [f"{_OWNER}: edges[{row}, {column}]" for row, column in listed]
@@ -130,7 +136,7 @@ def spec_from_edges(
             activation=checked_activation(name, activations.get(name)),
             aggregate=aggregation_called(
                 aggregates.get(name) if name in reached else None,
-                f"{_OWNER}: aggregate of {name!r}",
+                f"{_OWNER}: aggregate of {shown(name)}",
             ),
             input_from=read.get(name),
             output_to=put.get(name),
@@ -139,7 +145,8 @@ def spec_from_edges(
         for name in found
     )
     spec = GraphSpec(populations, tuple(connections))
-    check_spec(spec, [f"{_OWNER}: {name!r}" for name in found], wheres)
+    check_spec(spec, [f"{_OWNER}: {shown(name)}" for name in found], wheres)
+    check_limits(_OWNER, spec, limits)
     return spec
 
 
@@ -163,7 +170,7 @@ def entries_by_name(
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(
             f"{where}: expected a list of populations, or a dict of entries by population, got "
-            f"{given!r} of type {type(given).__name__}; write [{given!r}]"
+            f"{shown(given)} of type {type(given).__name__}; write [{shown(given)}]"
         )
     names = (name_of(population, where) for population in given)
     return _once(where, ((name, name) for name in names))
@@ -175,13 +182,17 @@ def _once(where: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     for name, value in pairs:
         if name in found:
             raise ValueError(
-                f"{where}: expected each population once, got {name!r} twice; remove one of them"
+                f"{where}: expected each population once, got {shown(name)} twice; remove one of "
+                "them"
             )
         found[name] = value
     return found
 
 
-def _matrix(what: str, given: Any, count: int | None = None) -> np.ndarray:
+def _matrix(what: str, given: Any, limits: Limits, count: int | None = None) -> np.ndarray:
+    height = given.shape[0] if getattr(given, "shape", None) else 0
+    if isinstance(height, int):  # before a sparse matrix becomes a full one
+        limits.check(f"{_OWNER}: {what}", "max_populations", height)
     array = np.asarray(given.toarray() if hasattr(given, "toarray") else given)
     wanted = "(N, N)" if count is None else f"{(count, count)}"
     square = array.ndim == 2 and array.shape[0] == array.shape[1]
@@ -203,32 +214,42 @@ def _matrix(what: str, given: Any, count: int | None = None) -> np.ndarray:
     return array
 
 
-def _edge_list(edges: Any) -> list[Any]:
+def _edge_list(edges: Any, limits: Limits) -> list[Any]:
     if not isinstance(edges, Iterable) or isinstance(edges, str | Mapping):
         raise TypeError(
-            f"{_OWNER}: edges: expected an array (N, N) or a list of pairs, got {edges!r} of type "
-            f"{type(edges).__name__}"
+            f"{_OWNER}: edges: expected an array (N, N) or a list of pairs, got {shown(edges)} of "
+            f"type {type(edges).__name__}"
         )
-    listed = list(edges)
+    listed = list(itertools.islice(edges, limits.max_connections + 1))
+    limits.check(f"{_OWNER}: edges", "max_connections", len(listed), " or more")
     for place, edge in enumerate(listed):
         if not isinstance(edge, Sequence) or isinstance(edge, str) or len(edge) not in (2, 3):
             raise TypeError(
                 f"{_OWNER}: edges[{place}]: expected (source, destination) or (source, "
-                f"destination, delay), got {edge!r}; for a matrix, pass an array"
+                f"destination, delay), got {shown(edge)}; for a matrix, pass an array"
             )
     return listed
 
 
 def _names(
-    matrix: np.ndarray | None, edges: list[Any], sizes: Any, names: Sequence[str] | None
+    matrix: np.ndarray | None,
+    edges: list[Any],
+    sizes: Any,
+    names: Sequence[str] | None,
+    limits: Limits,
 ) -> list[str]:
     """The names of the populations, and whether there are as many as other arguments say."""
     counted = None if isinstance(sizes, Mapping) or np.ndim(sizes) == 0 else len(sizes)
     ends = [end for edge in edges for end in edge[:2]]
     if names is not None:
         if isinstance(names, str):
-            raise TypeError(f"{_OWNER}: names: expected a list of names, got {names!r}")
-        found = list(names)
+            raise TypeError(f"{_OWNER}: names: expected a list of names, got {shown(names)}")
+        if not isinstance(names, Iterable):
+            raise TypeError(
+                f"{_OWNER}: names: expected a list of names, got {shown(names)} of type "
+                f"{type(names).__name__}; write [{shown(names)}]"
+            )
+        found = list(itertools.islice(names, limits.max_populations + 1))
     elif isinstance(sizes, Mapping) and not _are_numbers(sizes):
         found = list(sizes)
     elif ends and all(isinstance(end, str) for end in ends):
@@ -240,7 +261,10 @@ def _names(
     else:
         numbers = [_index(end, f"{_OWNER}: edges") for end in ends]
         numbers += map(int, sizes) if isinstance(sizes, Mapping) else []
-        found = [str(number) for number in range(max(numbers, default=-1) + 1)]
+        count = max(numbers, default=-1) + 1
+        limits.check(f"{_OWNER}: edges", "max_populations", count)
+        found = [str(number) for number in range(count)]
+    limits.check(f"{_OWNER}: names", "max_populations", len(found))
     known: dict[str, None] = {}
     for place, name in enumerate(found):
         check_population_name(f"{_OWNER}: names[{place}]", name, known)
@@ -264,7 +288,8 @@ def _by_name(
         missing = [name for name in names if name not in values]
         if what == "sizes" and missing:
             raise ValueError(
-                f"{where}: expected a size of each population, got none of {missing[0]!r}; add it"
+                f"{where}: expected a size of each population, got none of {shown(missing[0])}; "
+                "add it"
             )
         return values
     if what == "sizes" and np.ndim(given):
@@ -281,7 +306,8 @@ def _number(end: Any, places: Mapping[str, int], names: Sequence[str], where: st
     if isinstance(end, str):
         if end not in places:
             raise ValueError(
-                f"{where}: expected the name of a population, got {end!r}; {which_name(end, names)}"
+                f"{where}: expected the name of a population, got {shown(end)}; "
+                f"{which_name(end, names)}"
             )
         return places[end]
     number = _index(end, where)
@@ -292,7 +318,7 @@ def _number(end: Any, places: Mapping[str, int], names: Sequence[str], where: st
     if places.get(str(number), number) != number:
         raise ValueError(
             f"{where}: expected the name of a population, got the number {number}, which is that "
-            f"of {names[number]!r} and the name of another; write names as str"
+            f"of {shown(names[number])} and the name of another; write names as str"
         )
     return number
 
@@ -302,7 +328,7 @@ def _index(end: Any, where: str) -> int:
         number = operator.index(end)
     except TypeError:
         raise TypeError(
-            f"{where}: expected the name or number of a population, got {end!r} of type "
+            f"{where}: expected the name or number of a population, got {shown(end)} of type "
             f"{type(end).__name__}; if some have names, give all of them in names="
         ) from None
     if number < 0:

@@ -1,13 +1,18 @@
 """Declarations in GraphML files, through networkx."""
 
 import dataclasses
+import io
 import json
 import os
 import re
 from collections.abc import Set
 from typing import Any
 
+from .._declaration._hints import shown
+from .._declaration._limits import Limits, checked_limits
 from .._declaration._spec import Connection, GraphSpec, Population
+from ._files import check_graphml, read_file
+from ._json import parse_json
 from ._networkx import import_networkx, spec_from_networkx, spec_to_networkx
 
 _JSON = "json:"  # begins what GraphML's own types cannot hold
@@ -53,39 +58,57 @@ def write_graphml(spec: GraphSpec, path: str | os.PathLike[str]) -> None:
     for name, data in graph.nodes(data=True):
         _check_text(f"{owner}: the name of a population", name)
         file.add_node(name)
-        where = f"{owner}: nodes[{name!r}]"
+        where = f"{owner}: nodes[{shown(name)}]"
         file.nodes[name].update(_to_scalars(data, _optional(Population), where))
     for connection in spec.connections:
         ends, key = (connection.src, connection.dst), connection.name
         data = graph.edges[(*ends, connection.index)]
         file.add_edge(*ends, key)
-        where = f"{owner}: edges[{key!r}]"
+        where = f"{owner}: edges[{shown(key)}]"
         file.edges[(*ends, key)].update(_to_scalars(data, _optional(Connection), where))
     networkx.write_graphml(file, os.fspath(path))
 
 
-def read_graphml(path: str | os.PathLike[str]) -> GraphSpec:
+def read_graphml(path: str | os.PathLike[str], *, limits: Limits | None = None) -> GraphSpec:
     """Returns the declaration in a GraphML file.
 
     For files of other origin, whose nodes have no size, hand what ``networkx.read_graphml``
     returns to :func:`spec_from_networkx`, with the sizes to take.
 
     Args:
-      path: of the file.
+      path: of the file; one that ends in ``.gz`` or ``.bz2`` is decompressed.
+      limits: see :class:`Limits`; None for the default ones.
 
     Raises:
       ImportError: without networkx.
-      ValueError, TypeError: see :func:`spec_from_networkx`.
+      OSError: if the file cannot be read, for example FileNotFoundError.
+      ValueError: if it is no GraphML, declares entities, has an id twice, or exceeds a limit; see
+        also :func:`spec_from_networkx`.
+      TypeError: if ``path`` is no path; see also :func:`spec_from_networkx`.
     """
-    networkx = import_networkx("read_graphml")
-    graph = networkx.read_graphml(os.fspath(path), force_multigraph=True)
+    owner = "read_graphml"
+    networkx = import_networkx(owner)
+    limits = checked_limits(owner, limits)
+    content = read_file(owner, path, limits)
+    check_graphml(owner, content, limits)
+    try:
+        graph = networkx.read_graphml(io.BytesIO(content), force_multigraph=True)
+    except MemoryError:
+        raise
+    except Exception as error:  # networkx raises KeyError, AttributeError and others, too
+        raise ValueError(
+            f"{owner}: expected GraphML, got {shown(os.fspath(path))}, of which networkx says: "
+            f"{type(error).__name__}: {error}; export the graph anew"
+        ) from error
     places = [("attributes", graph.graph)]
-    places += [(f"nodes[{node!r}]", data) for node, data in graph.nodes(data=True)]
-    places += [(f"edges[{key!r}]", data) for *_, key, data in graph.edges(keys=True, data=True)]
+    places += [(f"nodes[{shown(node)}]", data) for node, data in graph.nodes(data=True)]
+    places += [
+        (f"edges[{shown(key)}]", data) for *_, key, data in graph.edges(keys=True, data=True)
+    ]
     for where, data in places:
         for name, value in data.items():
             data[name] = _from_scalar(value, f"read_graphml: {where}.{name}")
-    return spec_from_networkx(graph)
+    return spec_from_networkx(graph, limits=limits)
 
 
 def _to_scalars(data: dict[str, Any], optional: Set[str], where: str) -> dict[str, Any]:
@@ -113,17 +136,13 @@ def _is_scalar(value: Any) -> bool:
 def _from_scalar(value: Any, where: str) -> Any:
     if not (isinstance(value, str) and value.startswith(_JSON)):
         return value
-    try:
-        return json.loads(value.removeprefix(_JSON))
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{where}: expected JSON behind {_JSON!r}, got {value!r}: {error}"
-        ) from error
+    hint = f"write JSON behind {_JSON!r}"
+    return parse_json(where, value.removeprefix(_JSON), hint)
 
 
 def _check_text(what: str, name: str) -> None:
     found = _NO_TEXT.search(name)
     if not name or found:
         raise ValueError(
-            f"{what}: expected characters that XML has, got {name!r}; rename it, or write JSON"
+            f"{what}: expected characters that XML has, got {shown(name)}; rename it, or write JSON"
         )

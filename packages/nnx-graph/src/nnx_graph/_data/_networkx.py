@@ -5,7 +5,8 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from .._declaration._check_spec import check_is_spec, check_spec
-from .._declaration._hints import which_name
+from .._declaration._hints import shown, which_name
+from .._declaration._limits import Limits, check_limits, checked_limits
 from .._declaration._plain import Items, plain_items
 from .._declaration._spec import Activation, Connection, GraphSpec, Population
 from .._declaration._validation import checked_activation
@@ -64,8 +65,8 @@ def spec_to_networkx(spec: GraphSpec) -> Any:
     owner = "spec_to_networkx"
     check_is_spec(owner, spec)
     graph = import_networkx(owner).MultiDiGraph()
-    nodes = [f"{owner}: nodes[{p.name!r}]" for p in spec.populations]
-    edges = [f"{owner}: edges[{c.src!r}, {c.dst!r}, {c.index}]" for c in spec.connections]
+    nodes = [f"{owner}: nodes[{shown(p.name)}]" for p in spec.populations]
+    edges = [f"{owner}: edges[{shown(c.src)}, {shown(c.dst)}, {c.index}]" for c in spec.connections]
     check_spec(spec, nodes, edges)
     about = {"format": FORMAT, "version": VERSION}
     graph.graph.update(_beside(about, spec.attributes, owner, *_DEFAULTS.values()))
@@ -91,6 +92,7 @@ def spec_from_networkx(
     activation: Activation | str | None = None,
     inputs: Entries = None,
     outputs: Entries = None,
+    limits: Limits | None = None,
 ) -> GraphSpec:
     """Returns the declaration that a networkx graph describes, its own or that of another origin.
 
@@ -107,6 +109,7 @@ def spec_from_networkx(
       inputs: entries of the observation by node, or a list of nodes, which read the entries of
         their names; they go before the attribute ``input_from``.
       outputs: entries of the output, likewise.
+      limits: see :class:`Limits`; None for the default ones.
 
     Raises:
       ImportError: without networkx.
@@ -126,22 +129,27 @@ def spec_from_networkx(
     networkx = import_networkx(owner)
     if not isinstance(graph, networkx.Graph):
         raise TypeError(
-            f"{owner}: expected a graph of networkx, got {graph!r} of type {type(graph).__name__}"
+            f"{owner}: expected a graph of networkx, got {shown(graph)} of type "
+            f"{type(graph).__name__}"
         )
+    limits = checked_limits(owner, limits)
+    limits.check(owner, "max_populations", graph.number_of_nodes())
+    count = graph.number_of_edges() * (1 if graph.is_directed() else 2)
+    limits.check(owner, "max_connections", count)
     about, defaults = _about(graph, owner)
     names = _node_names(graph, owner)
 
     def name_of(node: Any, where: str) -> str:
         if str(node) not in names.values():
-            hint = which_name(str(node), tuple(names.values()))
-            raise ValueError(f"{where}: expected a node of the graph, got {node!r}; {hint}")
+            hint = which_name(node, tuple(names.values()))
+            raise ValueError(f"{where}: expected a node of the graph, got {shown(node)}; {hint}")
         return str(node)
 
     read = entries_by_name(f"{owner}: inputs", inputs, name_of)
     put = entries_by_name(f"{owner}: outputs", outputs, name_of)
     populations, nodes = [], []
     for node, data in graph.nodes(data=True):
-        nodes.append(f"{owner}: nodes[{node!r}]")
+        nodes.append(f"{owner}: nodes[{shown(node)}]")
         fields, kept = _apart({**defaults["node"], **data}, _NODE, nodes[-1])
         if "size" not in fields and size is None:
             raise ValueError(
@@ -157,6 +165,7 @@ def spec_from_networkx(
     connections, edges = _connections(graph, defaults["edge"], names, delay, owner)
     spec = GraphSpec(tuple(populations), tuple(connections), about)
     check_spec(spec, nodes, edges)
+    check_limits(owner, spec, limits)
     return spec
 
 
@@ -165,7 +174,7 @@ def _beside(fields: dict[str, Any], kept: Items, where: str, *taken: str) -> dic
     for name, _ in kept:
         if name in fields or name in taken:
             raise ValueError(
-                f"{where}.attributes: expected names that are not used here, got {name!r}; "
+                f"{where}.attributes: expected names that are not used here, got {shown(name)}; "
                 "rename the attribute"
             )
     return fields | dict(kept)
@@ -196,8 +205,8 @@ def _node_names(graph: Any, owner: str) -> dict[Hashable, str]:
         name = str(node)
         if name in nodes:
             raise ValueError(
-                f"{owner}: expected nodes of different names, got {nodes[name]!r} and {node!r}, "
-                f"which are both {name!r} as str; relabel one of them"
+                f"{owner}: expected nodes of different names, got {shown(nodes[name])} and "
+                f"{shown(node)}, which are both {shown(name)} as str; relabel one of them"
             )
         names[node], nodes[name] = name, node
     return names

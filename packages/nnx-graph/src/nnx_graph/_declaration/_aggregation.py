@@ -9,6 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 from nnx_stateful import PyTree, StatefulModule, StatefulModuleOutput
 
+from ._hints import shown
 from ._spec import Named
 
 REDUCTIONS: dict[str, Callable[..., Array]] = {"max": jnp.max, "mean": jnp.mean}
@@ -101,8 +102,8 @@ class AttentionPooling(StatefulModule):
         del n_messages
         if isinstance(heads, bool) or not isinstance(heads, int) or heads < 1 or size % heads:
             raise ValueError(
-                f"AttentionPooling: heads: expected a divisor of the size {size}, got {heads!r}; "
-                "for example 1"
+                f"AttentionPooling: heads: expected a divisor of the size {size}, got "
+                f"{shown(heads)}; for example 1"
             )
         width = size // heads
         normal = nnx.initializers.normal(1.0)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._delay import check_delay_of, checked_delay
+from ._hints import shown
 from ._registry import aggregation_called, check_module_name
 from ._spec import Connection, GraphSpec, Named, Population, Unnamed
 from ._validation import (
@@ -37,8 +38,8 @@ def check_is_spec(owner: str, spec: Any) -> None:
         for place, record in enumerate(records):
             if not isinstance(record, kind):
                 raise TypeError(
-                    f"{owner}: {name}[{place}]: expected a {kind.__name__}, got {record!r} of type "
-                    f"{type(record).__name__}; build one from it"
+                    f"{owner}: {name}[{place}]: expected a {kind.__name__}, got {shown(record)} "
+                    f"of type {type(record).__name__}; build one from it"
                 )
 
 
@@ -74,8 +75,9 @@ def check_spec(spec: GraphSpec, populations: Sequence[str], connections: Sequenc
         before = parallel.setdefault((c.src, c.dst), 0)
         if c.index != before:
             raise ValueError(
-                f"{where}.index: expected {before}, the number of connections from {c.src!r} to "
-                f"{c.dst!r} before, got {c.index!r}; correct it, or remove the connection"
+                f"{where}.index: expected {before}, the number of connections from {shown(c.src)} "
+                "to "
+                f"{shown(c.dst)} before, got {shown(c.index)}; correct it, or remove the connection"
             )
         parallel[c.src, c.dst] += 1
         _check_known_module(f"{where}.transform", c.transform)

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
+from ._hints import shown
+
 
 @dataclasses.dataclass(frozen=True)
 class OneToOne:
@@ -58,7 +60,7 @@ class FixedProbability:
         if not 0 < self.probability <= 1:
             raise ValueError(
                 "FixedProbability: expected a probability above 0 and at most 1, got "
-                f"{self.probability!r}; for no connection at all, leave it out"
+                f"{shown(self.probability)}; for no connection at all, leave it out"
             )
 
     def check_sizes(self, height: int, width: int) -> None:
@@ -108,23 +110,23 @@ class DistanceDependent:
         _make_whole(self, "seed", 0)
         if not isinstance(self.ring, bool):
             raise TypeError(
-                f"DistanceDependent: expected ring=True or False, got {self.ring!r}; True lets the "
-                "ends of a population meet"
+                f"DistanceDependent: expected ring=True or False, got {shown(self.ring)}; True "
+                "lets the ends of a population meet"
             )
         if not 0 < self.scale < np.inf:
             raise ValueError(
-                f"DistanceDependent: expected a scale above 0, got {self.scale!r}; it is a "
+                f"DistanceDependent: expected a scale above 0, got {shown(self.scale)}; it is a "
                 "fraction of the population's extent, for example 0.1"
             )
         if not 0 < self.peak <= 1:
             raise ValueError(
-                f"DistanceDependent: expected a peak above 0 and at most 1, got {self.peak!r}; it "
-                "is a probability"
+                f"DistanceDependent: expected a peak above 0 and at most 1, got "
+                f"{shown(self.peak)}; it is a probability"
             )
         if self.profile not in ("exponential", "gaussian"):
             raise ValueError(
                 "DistanceDependent: expected the profile 'exponential' or 'gaussian', got "
-                f"{self.profile!r}; choose one"
+                f"{shown(self.profile)}; choose one"
             )
 
     def check_sizes(self, height: int, width: int) -> None:
@@ -175,7 +177,7 @@ class BlockSparse:
         if not 0 <= self.probability <= 1:
             raise ValueError(
                 "BlockSparse: expected a probability from 0 to 1, got "
-                f"{self.probability!r}; it is that of two blocks apart from the diagonal"
+                f"{shown(self.probability)}; it is that of two blocks apart from the diagonal"
             )
 
     def check_sizes(self, height: int, width: int) -> None:
@@ -314,7 +316,9 @@ def mask_of(
 def _make_whole(record: Any, field: str, least: int) -> None:
     """Makes a field an int, or raises."""
     value, kind = getattr(record, field), type(record).__name__
-    expected = f"{kind}: expected {field} to be a whole number of at least {least}, got {value!r}"
+    expected = (
+        f"{kind}: expected {field} to be a whole number of at least {least}, got {shown(value)}"
+    )
     if isinstance(value, bool):
         raise TypeError(f"{expected}; pass an int")
     try:
@@ -331,7 +335,14 @@ def _make_real(record: Any, field: str) -> None:
     value = getattr(record, field)
     if isinstance(value, bool | str) or not hasattr(value, "__float__"):
         raise TypeError(
-            f"{type(record).__name__}: expected {field} to be a number, got {value!r} of type "
+            f"{type(record).__name__}: expected {field} to be a number, got {shown(value)} of type "
             f"{type(value).__name__}; pass a float"
         )
-    object.__setattr__(record, field, float(value))
+    try:
+        real = float(value)
+    except (OverflowError, TypeError, ValueError):
+        raise ValueError(
+            f"{type(record).__name__}: expected {field} to be a number that a float can hold, got "
+            f"{shown(value)}; pass a float"
+        ) from None
+    object.__setattr__(record, field, real)

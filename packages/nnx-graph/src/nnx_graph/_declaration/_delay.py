@@ -9,6 +9,7 @@ import dataclasses
 import math
 from typing import Any
 
+from ._hints import shown
 from ._numbers import whole_number
 
 Run = tuple[int, int, int]
@@ -58,17 +59,17 @@ class LearnableDelay:
         maximum = whole_number("LearnableDelay: maximum", self.maximum, minimum + 1, hint)
         if not isinstance(self.per_unit, bool):
             raise TypeError(
-                f"LearnableDelay: per_unit: expected True or False, got {self.per_unit!r}"
+                f"LearnableDelay: per_unit: expected True or False, got {shown(self.per_unit)}"
             )
         initial = self.initial
         if initial is not None:
-            initial = float(_number("LearnableDelay: initial", plain_delay(initial)))
+            initial = real_number("LearnableDelay: initial", initial)
             if not minimum <= initial <= maximum:
                 raise ValueError(
                     f"LearnableDelay: initial: expected a delay from {minimum} to {maximum}, got "
                     f"{initial}; widen the range, or begin within it"
                 )
-        spread = float(_number("LearnableDelay: spread", plain_delay(self.spread)))
+        spread = real_number("LearnableDelay: spread", self.spread)
         if spread < 1:
             raise ValueError(
                 f"LearnableDelay: spread: expected at least 1 step, got {spread}; 1 interpolates "
@@ -95,8 +96,8 @@ def plain_delay(delay: Any) -> Any:
     if hasattr(delay, "tolist"):
         delay = delay.tolist()
     if isinstance(delay, list | tuple):
-        return tuple(map(plain_delay, delay))
-    return int(delay) if isinstance(delay, float) and delay.is_integer() else delay
+        return tuple(map(_plain_number, delay))
+    return _plain_number(delay)
 
 
 def checked_delay(where: str, delay: Any) -> Delay:
@@ -173,6 +174,13 @@ def is_weighted(delay: Delay) -> bool:
     return any(steps != int(steps) for steps in (delay if isinstance(delay, tuple) else (delay,)))
 
 
+def _plain_number(value: Any) -> Any:
+    """A number as Python has it, a whole one as an int; anything else as it is."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _runs(delays: list[int]) -> tuple[Run, ...]:
     runs: list[Run] = []
     for unit, steps in enumerate(delays):
@@ -183,10 +191,21 @@ def _runs(delays: list[int]) -> tuple[Run, ...]:
     return tuple(runs)
 
 
+def real_number(where: str, value: Any) -> float:
+    """Returns a finite number as a float; raises unless it is one that a float can hold."""
+    number = _number(where, _plain_number(value))
+    try:
+        return float(number)
+    except OverflowError:
+        raise ValueError(
+            f"{where}: expected a number that a float can hold, got {shown(number)}; {_HINT}"
+        ) from None
+
+
 def _checked_steps(where: str, delay: Any) -> int | float:
     number = _number(where, delay)
     if number < 0:
-        raise ValueError(f"{where}: expected at least 0, got {number}; {_HINT}")
+        raise ValueError(f"{where}: expected at least 0, got {shown(number)}; {_HINT}")
     return number
 
 
@@ -194,8 +213,8 @@ def _number(where: str, value: Any) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(
             f"{where}: expected a number, a list with one for each unit, or a LearnableDelay, got "
-            f"{value!r} of type {type(value).__name__}; {_HINT}"
+            f"{shown(value)} of type {type(value).__name__}; {_HINT}"
         )
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{where}: expected a finite number, got {value}; {_HINT}")
     return value

@@ -21,7 +21,7 @@ from nnx_stateful import (
 )
 
 from ._aggregation import REDUCTIONS, AttentionPooling, GatedSum, MakeAggregation
-from ._hints import which_name
+from ._hints import shown, shown_as_str, which_name
 from ._spec import Activation, Named
 
 Place = Literal["compute", "transform"]
@@ -55,7 +55,7 @@ def register_activation(name: str, function: Activation) -> None:
       True
     """
     _check_new("register_activation", name, function, _ACTIVATIONS)
-    check_hashable(f"register_activation: {name!r}", function)
+    check_hashable(f"register_activation: {shown(name)}", function)
     _ACTIVATIONS[name] = function
     _ACTIVATION_NAMES.setdefault(function, name)
 
@@ -111,17 +111,20 @@ def aggregation_called(given: Any, where: str) -> Named | None:
     if not (given is None or isinstance(given, str | Named)):
         raise TypeError(
             f"{where}: expected the name of an aggregation, or a Named record of name and options, "
-            f"got {given!r} of type {type(given).__name__}; add others with register_aggregation"
+            f"got {shown(given)} of type {type(given).__name__}; add others with "
+            "register_aggregation"
         )
     named = Named("sum") if given is None else Named(given) if isinstance(given, str) else given
     names = ("sum", *REDUCTIONS, *_AGGREGATIONS)
     if named.name not in names:
         raise ValueError(
-            f"{where}: expected the name of an aggregation, got {named.name!r}; "
+            f"{where}: expected the name of an aggregation, got {shown(named.name)}; "
             f"{which_name(named.name, names)}; add others with register_aggregation"
         )
     if named.options and named.name not in _AGGREGATIONS:
-        raise ValueError(f"{where}: expected no options, got {named!r}; {named.name} takes none")
+        raise ValueError(
+            f"{where}: expected no options, got {shown(named)}; {named.name} takes none"
+        )
     return None if named.name == "sum" else named
 
 
@@ -139,7 +142,7 @@ def activation_called(name: str, where: str) -> Activation | None:
     """
     if name not in _ACTIVATIONS:
         raise ValueError(
-            f"{where}: expected the name of an activation, got {name!r}; "
+            f"{where}: expected the name of an activation, got {shown(name)}; "
             f"{which_name(name, _ACTIVATIONS)}; add others with register_activation"
         )
     return _ACTIVATIONS[name]
@@ -168,8 +171,8 @@ def check_module_name(name: str, where: str) -> None:
     """Raises ValueError unless modules are registered under the name."""
     if name not in _MODULES:
         raise ValueError(
-            f"{where}: expected the name of a module, got {name!r}; {which_name(name, _MODULES)}; "
-            "add others with register_module"
+            f"{where}: expected the name of a module, got {shown(name)}; "
+            f"{which_name(name, _MODULES)}; add others with register_module"
         )
 
 
@@ -194,20 +197,20 @@ def make_module(
 def _check_new(method: str, name: Any, value: Any, known: dict[str, Any]) -> None:
     if not isinstance(name, str):
         raise TypeError(
-            f"{method}: expected a name of type str, got {name!r} of type {type(name).__name__}; "
-            f"use {str(name)!r}"
+            f"{method}: expected a name of type str, got {shown(name)} of type "
+            f"{type(name).__name__}; use {shown_as_str(name)}"
         )
     if not name:
         raise ValueError(f"{method}: expected a name of at least one character, got ''; name it")
     if not callable(value) or isinstance(value, nnx.Module):
         raise TypeError(
-            f"{method}: {name!r}: expected a function or class, got an instance of "
+            f"{method}: {shown(name)}: expected a function or class, got an instance of "
             f"{type(value).__name__}; pass what can be called anew in each graph"
         )
     if name in known and known[name] is not value:
         raise ValueError(
-            f"{method}: expected a new name, got {name!r}, which is that of {known[name]!r}; "
-            "choose another"
+            f"{method}: expected a new name, got {shown(name)}, which is that of "
+            f"{shown(known[name])}; choose another"
         )
 
 

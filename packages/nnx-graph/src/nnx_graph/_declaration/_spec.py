@@ -9,6 +9,7 @@ from jaxtyping import Array
 
 from ._connectivity import Connectivity
 from ._delay import Delay, plain_delay, shortest
+from ._hints import shown
 from ._plain import Items, Plain, plain_items
 
 Sign = Literal["excitatory", "inhibitory"]
@@ -48,11 +49,11 @@ class Named:
     def __init__(self, name: str, /, **options: Plain):
         if not isinstance(name, str):
             raise TypeError(
-                f"Named: expected a name of type str, got {name!r} of type {type(name).__name__}; "
-                "pass the name of a registered module, for example 'gru'"
+                f"Named: expected a name of type str, got {shown(name)} of type "
+                f"{type(name).__name__}; pass the name of a registered module, for example 'gru'"
             )
         object.__setattr__(self, "name", name)
-        items = plain_items(options, f"Named({name!r}): options")
+        items = plain_items(options, f"Named({shown(name)}): options")
         object.__setattr__(self, "options", tuple(sorted(items)))
 
     def __repr__(self) -> str:
@@ -113,7 +114,7 @@ class Population:
             object.__setattr__(self, "aggregate", Named(self.aggregate))
         if self.aggregate == Named("sum"):
             object.__setattr__(self, "aggregate", None)
-        _make_plain(self, f"Population {self.name!r}")
+        _make_plain(self, f"Population {shown(self.name)}")
 
     @property
     def has_compute(self) -> bool:
@@ -157,7 +158,7 @@ class Connection:
 
     def __post_init__(self):
         object.__setattr__(self, "delay", plain_delay(self.delay))
-        _make_plain(self, f"Connection {self.src!r} to {self.dst!r}")
+        _make_plain(self, f"Connection {shown(self.src)} to {shown(self.dst)}")
 
     @property
     def shortest_delay(self) -> int:

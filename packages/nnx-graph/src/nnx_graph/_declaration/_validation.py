@@ -9,7 +9,7 @@ from flax import nnx
 from nnx_stateful import StatefulModule
 
 from ._delay import longest
-from ._hints import near_names
+from ._hints import near_names, shown, shown_as_str
 from ._numbers import whole_number
 from ._order import shortest_cycle
 from ._registry import activation_called, check_hashable, check_module_name, name_of_activation
@@ -22,11 +22,17 @@ def check_name(where: str, kind: str, name: Any) -> None:
     """Raises unless ``name`` can name a population, an input entry or an output entry."""
     if not isinstance(name, str):
         raise TypeError(
-            f"{where}: expected {kind} of type str, got {name!r} of type "
-            f"{type(name).__name__}; use {str(name)!r}"
+            f"{where}: expected {kind} of type str, got {shown(name)} of type "
+            f"{type(name).__name__}; use {shown_as_str(name)}"
         )
     if not name:
         raise ValueError(f"{where}: expected {kind} of at least one character, got ''; name it")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{where}: expected {kind} of characters that UTF-8 has, got {shown(name)}; rename it"
+        ) from None
 
 
 def check_population_name(where: str, name: Any, known: Collection[str]) -> None:
@@ -35,13 +41,13 @@ def check_population_name(where: str, name: Any, known: Collection[str]) -> None
     found = next((mark for mark in _RESERVED if mark in name), None)
     if found:
         raise ValueError(
-            f"{where}: expected a population name without {found!r}, which names connections "
-            f"('a->b', 'a->b#1'), got {name!r}; use another character"
+            f"{where}: expected a population name without {shown(found)}, which names connections "
+            f"('a->b', 'a->b#1'), got {shown(name)}; use another character"
         )
     if name in known:
         raise ValueError(
-            f"{where}: expected a new population name, got {name!r}, which exists; choose another, "
-            "or connect to the existing population"
+            f"{where}: expected a new population name, got {shown(name)}, which exists; choose "
+            "another, or connect to the existing population"
         )
 
 
@@ -52,7 +58,9 @@ def check_known(where: str, role: str, name: Any, known: Collection[str]) -> Non
         return
     there = f"there are {', '.join(map(repr, known))}" if known else "there are no populations yet"
     hint = near_names(name, known) or f"{there}; add the population before connecting it"
-    raise ValueError(f"{where}: expected the name of a population as {role}, got {name!r}; {hint}")
+    raise ValueError(
+        f"{where}: expected the name of a population as {role}, got {shown(name)}; {hint}"
+    )
 
 
 def check_entry(where: str, what: str, entry: Any, taken: Mapping[str, str]) -> None:
@@ -60,8 +68,8 @@ def check_entry(where: str, what: str, entry: Any, taken: Mapping[str, str]) -> 
     check_name(where, what, entry)
     if entry in taken:
         raise ValueError(
-            f"{where}: {what}: expected an entry of its own, got {entry!r}, which holds the output "
-            f"of {taken[entry]!r}; choose another output_to"
+            f"{where}: {what}: expected an entry of its own, got {shown(entry)}, which holds the "
+            f"output of {shown(taken[entry])}; choose another output_to"
         )
 
 
@@ -72,7 +80,7 @@ def checked_size(where: str, size: Any) -> int:
 
 def checked_activation(name: str, activation: Any) -> Any:
     """Returns an activation, looked up if it is a name; raises unless it is a plain function."""
-    where = f"PopulationGraph: activation of {name!r}"
+    where = f"PopulationGraph: activation of {shown(name)}"
     if isinstance(activation, nnx.Module):
         raise TypeError(
             f"{where}: expected a pure function, got the module {type(activation).__name__}, whose "
@@ -80,7 +88,7 @@ def checked_activation(name: str, activation: Any) -> Any:
         )
     if not (activation is None or isinstance(activation, str) or callable(activation)):
         raise TypeError(
-            f"{where}: expected a function, its name, or None, got {activation!r} of type "
+            f"{where}: expected a function, its name, or None, got {shown(activation)} of type "
             f"{type(activation).__name__}; pass for example jnp.tanh"
         )
     if isinstance(activation, str):
@@ -108,7 +116,7 @@ def check_module(what: str, module: Any) -> None:
 def check_reciprocal(connection: Connection, transform: Any) -> None:
     """Raises unless a connection can be doubled by its reverse."""
     src, dst, delay = connection.src, connection.dst, connection.delay
-    where = f"PopulationGraph.connect({src!r}, {dst!r}, reciprocal=True)"
+    where = f"PopulationGraph.connect({shown(src)}, {shown(dst)}, reciprocal=True)"
     if isinstance(transform, StatefulModule):
         raise ValueError(
             f"{where}: expected the default transform, got {type(transform).__name__}, which fits "
@@ -141,7 +149,8 @@ def check_graph(spec: GraphSpec) -> None:
         raise ValueError(
             "PopulationGraph.finalize: expected an order of evaluation, got the delay-0 cycle "
             f"{' -> '.join([*cycle, cycle[0]])}, in which each population waits for the next; "
-            f"delay one connection, for example connect({closing.src!r}, {closing.dst!r}, delay=1)"
+            f"delay one connection, for example connect({shown(closing.src)}, "
+            f"{shown(closing.dst)}, delay=1)"
         )
     if not spec.inputs and not any(longest(c.delay) for c in spec.connections):
         raise ValueError(
@@ -153,13 +162,13 @@ def check_graph(spec: GraphSpec) -> None:
 def check_transform(connection: Connection, module: StatefulModule, spec: GraphSpec) -> None:
     """Raises unless a custom transform maps the source's size to the destination's."""
     src, dst = spec.population(connection.src), spec.population(connection.dst)
-    what = f"transform of {connection.name!r}"
-    _check_output(what, module, (src.size,), dst.size, f"the size of {dst.name!r}")
+    what = f"transform of {shown(connection.name)}"
+    _check_output(what, module, (src.size,), dst.size, f"the size of {shown(dst.name)}")
 
 
 def check_compute(population: Population, module: StatefulModule) -> None:
     """Raises unless a compute module keeps the population's size."""
-    size, what = population.size, f"compute of {population.name!r}"
+    size, what = population.size, f"compute of {shown(population.name)}"
     _check_output(what, module, (size,), size, "the size of the population")
 
 
@@ -167,7 +176,8 @@ def check_messages(population: Population, count: int) -> None:
     """Raises unless a population with an aggregation has anything to join."""
     if not count:
         raise ValueError(
-            f"PopulationGraph.finalize: aggregate of {population.name!r}: expected a connection "
+            f"PopulationGraph.finalize: aggregate of {shown(population.name)}: expected a "
+            "connection "
             f"into the population, got none to join by {population.aggregate}; connect one, or "
             "leave the aggregation out"
         )
@@ -175,10 +185,10 @@ def check_messages(population: Population, count: int) -> None:
 
 def check_aggregation(population: Population, module: Any, count: int) -> None:
     """Raises unless a module maps so many messages to the population's size."""
-    what = f"aggregate of {population.name!r}"
+    what = f"aggregate of {shown(population.name)}"
     if not isinstance(module, StatefulModule):
         raise TypeError(
-            f"PopulationGraph.finalize: {what}: expected {population.aggregate!r} to make a "
+            f"PopulationGraph.finalize: {what}: expected {shown(population.aggregate)} to make a "
             f"StatefulModule, got {type(module).__name__}; register a function that returns one"
         )
     size = population.size
@@ -189,7 +199,7 @@ def check_activation_shape(population: Population) -> None:
     """Raises unless the activation keeps the shape of its input."""
     if population.activation is not None:
         shape = (_probe_rows(population.size), population.size)
-        what = f"activation of {population.name!r}"
+        what = f"activation of {shown(population.name)}"
         try:
             got = jax.eval_shape(population.activation, jax.ShapeDtypeStruct(shape, jnp.float32))
         except Exception as error:
@@ -223,21 +233,23 @@ def check_observation(
         key = population.input_from
         if key not in x:
             raise ValueError(
-                f"PopulationGraph: observation has no entry {key!r}, which the input population "
-                f"{population.name!r} reads; it has {sorted(map(str, x))}. Add the entry, or set "
-                "input_from"
+                f"PopulationGraph: observation has no entry {shown(key)}, which the input "
+                "population "
+                f"{shown(population.name)} reads; it has {sorted(map(str, x))}. Add the entry, or "
+                "set input_from"
             )
         shape = jnp.shape(x[key])
         if len(shape) != len(lead) + 1 or shape[-1] != population.size:
             raise ValueError(
-                f"PopulationGraph: observation entry {key!r}: expected shape "
+                f"PopulationGraph: observation entry {shown(key)}: expected shape "
                 f"({', '.join(lead)}, {population.size}) for the input population "
-                f"{population.name!r}, got {shape}; change its size, or flatten the entry"
+                f"{shown(population.name)}, got {shape}; change its size, or flatten the entry"
             )
         first = first or (shape[:-1] if rows is None else (*shape[:-2], rows))
         if shape[:-1] != first:
             raise ValueError(
-                f"PopulationGraph: observation entry {key!r}: expected leading axes {first} as in "
+                f"PopulationGraph: observation entry {shown(key)}: expected leading axes {first} "
+                "as in "
                 f"the carry state and the other entries, got {shape[:-1]}; pass equal batches"
             )
         entries[population.name] = jnp.asarray(x[key])

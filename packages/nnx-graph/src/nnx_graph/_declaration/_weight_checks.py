@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from ._connectivity import Connectivity, LowRank
-from ._hints import which_name
+from ._hints import shown, which_name
 from ._kinds import KINDS, needs_fields
 from ._spec import Connection, Named, Population, Sign, Unnamed
 
@@ -27,14 +27,14 @@ def connectivity_called(where: str, given: Any) -> Any:
     kind: Any = kinds.get(given)
     if kind is None:
         raise ValueError(
-            f"{where}: expected a connectivity, or the name of one, got {given!r}; "
+            f"{where}: expected a connectivity, or the name of one, got {shown(given)}; "
             f"{which_name(given, kinds)}"
         )
     if needs_fields(kind):
         alone = [repr(name) for name, other in kinds.items() if not needs_fields(other)]
         raise ValueError(
             f"{where}: expected a connectivity that needs no numbers where there is but its name "
-            f"({', '.join(alone)}), got {given!r}; pass {kind.__name__}(...)"
+            f"({', '.join(alone)}), got {shown(given)}; pass {kind.__name__}(...)"
         )
     return kind()
 
@@ -43,8 +43,8 @@ def check_sign(where: str, sign: Any) -> None:
     """Raises ValueError unless it is one of the signs, or None."""
     if sign is not None and sign not in _SIGNS:
         raise ValueError(
-            f"{where}: expected the sign {' or '.join(map(repr, _SIGNS))}, or None, got {sign!r}; "
-            "choose one"
+            f"{where}: expected the sign {' or '.join(map(repr, _SIGNS))}, or None, got "
+            f"{shown(sign)}; choose one"
         )
 
 
@@ -58,17 +58,17 @@ def check_options(where: str, connection: Connection) -> None:
     if connectivity is not None and not isinstance(connectivity, Connectivity):
         raise TypeError(
             f"{where}: expected connectivity such as OneToOne() or FixedProbability(0.1), got "
-            f"{connectivity!r} of type {type(connectivity).__name__}; pass one of the records"
+            f"{shown(connectivity)} of type {type(connectivity).__name__}; pass one of the records"
         )
     if not isinstance(connection.frozen, bool):
         raise TypeError(
-            f"{where}: expected frozen=True or False, got {connection.frozen!r} of type "
+            f"{where}: expected frozen=True or False, got {shown(connection.frozen)} of type "
             f"{type(connection.frozen).__name__}; pass a bool"
         )
     if share is not None and (not isinstance(share, str) or not share):
         raise TypeError(
-            f"{where}: expected share to be a name, got {share!r}; use a str, the same for all "
-            "connections that share their weights"
+            f"{where}: expected share to be a name, got {shown(share)}; use a str, the same for "
+            "all connections that share their weights"
         )
 
 
@@ -103,13 +103,15 @@ def check_binding(
     wanted = populations[first.src].size, populations[first.dst].size
     if sizes != wanted:
         raise ValueError(
-            f"{where}: expected sizes {wanted} as of {first.name!r}, with which it shares the "
-            f"weights {connection.share!r}, got {sizes}; share under another name"
+            f"{where}: expected sizes {wanted} as of {shown(first.name)}, with which it shares the "
+            f"weights {shown(connection.share)}, got {sizes}; share under another name"
         )
     if connection.transform != first.transform:
         raise ValueError(
-            f"{where}: expected {_described(first)} as of {first.name!r}, with which it shares the "
-            f"weights {connection.share!r}, got {_described(connection)}; share under another name"
+            f"{where}: expected {_described(first)} as of {shown(first.name)}, with which it "
+            "shares the "
+            f"weights {shown(connection.share)}, got {_described(connection)}; share under "
+            "another name"
         )
 
 
@@ -124,7 +126,8 @@ def _check_combination(where: str, connection: Connection) -> None:
         )
     if share is not None and isinstance(connection.transform, Unnamed):
         raise ValueError(
-            f"{where}: expected a linear map or a module by name to share as {share!r}, got an "
+            f"{where}: expected a linear map or a module by name to share as {shown(share)}, got "
+            "an "
             f"instance of {connection.transform.class_name}; leave share out, and pass the same "
             "instance wherever it is shared"
         )
@@ -136,8 +139,8 @@ def _check_combination(where: str, connection: Connection) -> None:
         )
     if share is not None and isinstance(connectivity, LowRank):
         raise ValueError(
-            f"{where}: expected a full kernel to share, got connectivity={connectivity!r}; leave "
-            "one of them out"
+            f"{where}: expected a full kernel to share, got connectivity={shown(connectivity)}; "
+            "leave one of them out"
         )
 
 
@@ -146,14 +149,16 @@ def _check_signed(where: str, connection: Connection, source: Population) -> Non
         return
     if connection.has_transform:
         raise ValueError(
-            f"{where}: expected a linear map from the {source.sign} population {source.name!r}, "
+            f"{where}: expected a linear map from the {source.sign} population "
+            f"{shown(source.name)}, "
             "got a transform, whose weights have no sign; leave the transform out, or the sign"
         )
     if isinstance(connection.connectivity, LowRank):
         raise ValueError(
-            f"{where}: expected a full kernel from the {source.sign} population {source.name!r}, "
-            f"got {connection.connectivity!r}, whose rank a sign would not leave as it is; leave "
-            "one of them out"
+            f"{where}: expected a full kernel from the {source.sign} population "
+            f"{shown(source.name)}, "
+            f"got {shown(connection.connectivity)}, whose rank a sign would not leave as it is; "
+            "leave one of them out"
         )
 
 

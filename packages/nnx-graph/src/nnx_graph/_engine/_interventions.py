@@ -7,6 +7,8 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 from nnx_stateful import RowVariable
 
+from .._declaration._hints import shown
+
 Kind = Literal["lesion", "clamp", "stimulate"]
 VALUES: dict[Kind, str] = {"lesion": "strength", "clamp": "value", "stimulate": "current"}
 """What the value of each kind is called."""
@@ -104,7 +106,7 @@ class Intervention(nnx.Module):
         for what, part in parts.items():
             if isinstance(part, RowVariable) and part.shape[0] != rows:
                 raise ValueError(
-                    f"PopulationGraph.{self.kind}({self.target!r}): expected a batch of "
+                    f"PopulationGraph.{self.kind}({shown(self.target)}): expected a batch of "
                     f"{part.shape[0]} rows, one for each of {what}, got {rows} rows; run it with "
                     f"as many, or give {what} as many rows"
                 )

@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from .._declaration._hints import near_names, which_name
+from .._declaration._hints import near_names, shown, which_name
 from .._declaration._spec import Connection, GraphSpec
 from ._interventions import VALUES, Intervention, Kind, Schedule
 
@@ -41,7 +41,7 @@ def make_intervention(
     """
     where = f"{_OWNER}.{kind}"
     name, size = _target(where, spec, target, kind)
-    where = f"{where}({name!r})"
+    where = f"{where}({shown(name)})"
     complete = kind == "lesion" and type(value) in (int, float) and value == 1
     return Intervention(
         kind,
@@ -59,7 +59,7 @@ def checked_populations(spec: GraphSpec, populations: Any) -> tuple[str, ...]:
         populations = (populations,)
     if not isinstance(populations, Iterable):
         raise TypeError(
-            f"{where}: expected names of populations, got {populations!r} of type "
+            f"{where}: expected names of populations, got {shown(populations)} of type "
             f"{type(populations).__name__}; pass a list"
         )
     wanted = {_target(where, spec, name, "record")[0] for name in populations}
@@ -78,12 +78,12 @@ def _target(where: str, spec: GraphSpec, target: Any, kind: str) -> tuple[str, i
             target = Connection(src=src, dst=dst, index=index[0] if index else 0).name
     if not isinstance(target, str):
         raise TypeError(
-            f"{where}: expected the name of {what}, got {target!r} of type "
+            f"{where}: expected the name of {what}, got {shown(target)} of type "
             f"{type(target).__name__}; pass {'a' if kind == 'record' else 'one'} str"
         )
     if target not in sizes:
         hint = near_names(target, sizes) or which_name(target, spec.names)
-        raise ValueError(f"{where}: expected the name of {what}, got {target!r}; {hint}")
+        raise ValueError(f"{where}: expected the name of {what}, got {shown(target)}; {hint}")
     return target, sizes[target]
 
 
@@ -143,7 +143,7 @@ def _schedule(where: str, given: range | slice) -> Schedule:
     if not whole or start < 0 or every < 1 or (stop is not None and stop <= start):
         raise ValueError(
             f"{where}: expected steps that begin at 0 or later and hold at least one, in ascending "
-            f"order, got {given!r}; steps count from 0 in each episode, as in range(100, 150)"
+            f"order, got {shown(given)}; steps count from 0 in each episode, as in range(100, 150)"
         )
     return int(start), None if stop is None else int(stop), int(every)
 

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from nnx_stateful import ACTIVATION_KEY
 
+from .._declaration._hints import shown
 from .._declaration._numbers import whole_number
 from ._figure import (
     FONT,
@@ -83,7 +84,7 @@ def draw_activity(
     check_axes("draw_activity", ax)
     if kind not in tuple(_LOWEST):
         raise ValueError(
-            f"draw_activity: kind: expected one of {sorted(_LOWEST)}, got {kind!r}; choose one"
+            f"draw_activity: kind: expected one of {sorted(_LOWEST)}, got {shown(kind)}; choose one"
         )
     outputs = _outputs(recording, populations, row)
     heights = _heights(outputs.values(), kind)
@@ -122,10 +123,10 @@ def _outputs(
     for name in names:
         if name not in found:
             raise ValueError(
-                f"draw_activity: populations: expected names in the recording, got {name!r}; "
+                f"draw_activity: populations: expected names in the recording, got {shown(name)}; "
                 f"there are {list(found)}"
             )
-        where = f"draw_activity: output of {name!r}"
+        where = f"draw_activity: output of {shown(name)}"
         output = _array(where, found[name])
         if output.ndim not in (2, 3):
             raise ValueError(
@@ -152,7 +153,7 @@ def _names(populations: Any) -> list[str]:
         return [populations]
     if not isinstance(populations, Iterable):
         raise TypeError(
-            f"draw_activity: populations: expected names, got {populations!r} of type "
+            f"draw_activity: populations: expected names, got {shown(populations)} of type "
             f"{type(populations).__name__}; pass a list"
         )
     return list(populations)
