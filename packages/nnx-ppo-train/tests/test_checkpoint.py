@@ -117,7 +117,7 @@ def test_resumed_training_equals_uninterrupted_training(env, trained, saved):
 
 def test_checkpoint_holds_no_pickle_and_notes_version_and_config(saved):
     record = json.loads((saved / "checkpoint.json").read_text())
-    assert (record["version"], record["steps_taken"]) == (3, 2 * ITERATION)
+    assert (record["version"], record["steps_taken"]) == (4, 2 * ITERATION)
     assert record["config"]["ppo"]["n_envs"] == 4
     assert not [file for file in saved.rglob("*") if "pickle" in file.name or "pkl" in file.name]
 
@@ -151,6 +151,7 @@ def test_checkpoint_fn_keeps_all_unless_told_otherwise(tmp_path, trained):
     save = make_checkpoint_fn(tmp_path)
     for step in (0, 9_999_999_999, 12_345_678_901):
         save(trained, step)
+    save.wait()
     assert len(list(tmp_path.iterdir())) == 3
     assert latest_checkpoint(tmp_path).name == "step_12345678901"
 
@@ -158,17 +159,20 @@ def test_checkpoint_fn_keeps_all_unless_told_otherwise(tmp_path, trained):
 def test_interrupted_save_leaves_the_older_checkpoint(tmp_path, env, trained, monkeypatch):
     save = make_checkpoint_fn(tmp_path, keep=1)
     save(trained, 10)
+    save.wait()
 
     def fail(self, target):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.PosixPath.rename", fail)
+        save(trained, 20)
         with pytest.raises(KeyboardInterrupt):
-            save(trained, 20)
+            save.wait()
     assert latest_checkpoint(tmp_path).name == "step_0000000010"
     load_checkpoint(latest_checkpoint(tmp_path), make_network(), env, make_config())
     save(trained, 20)
+    save.wait()
     assert [path.name for path in tmp_path.iterdir()] == ["step_0000000020"]
 
 
@@ -221,8 +225,8 @@ def test_loading_another_folder_raises_and_points_to_the_checkpoint(tmp_path, en
 
 def test_loading_a_newer_format_raises(env, saved):
     file = saved / "checkpoint.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 4}))
-    with pytest.raises(ValueError, match=r"expected format .* version 3, got .* version 4"):
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 5}))
+    with pytest.raises(ValueError, match=r"expected format .* version 3 or 4, got .* version 5"):
         load_checkpoint(saved, make_network(), env, make_config())
 
 

@@ -4,16 +4,20 @@ from ._adapter import PPOAdapter
 from ._boundary import check_boundary
 from ._callbacks import ScaleLearningRate, Stop, stop_at_return
 from ._checkpoint import (
+    best_checkpoint,
     latest_checkpoint,
     load_checkpoint,
-    make_checkpoint_fn,
+    load_config,
+    load_network,
     save_checkpoint,
 )
+from ._checkpoint_saver import CheckpointSaver, make_checkpoint_fn
 from ._config import EvalConfig, TrainConfig, VideoConfig
 from ._env_check import check_env
 from ._episode_recording import record_episode
 from ._evaluation import deterministic, eval_rollout
 from ._gae import gae
+from ._init_from import freeze, init_from, parameter_paths
 from ._logging_level import LoggingLevel
 from ._loss import ppo_loss
 from ._many import ManyResult, train_ppo_many
@@ -47,6 +51,7 @@ __all__ = [
     "BernoulliSampler",
     "BetaSampler",
     "CategoricalSampler",
+    "CheckpointSaver",
     "EpisodeWrapper",
     "EvalConfig",
     "LoggingLevel",
@@ -73,16 +78,22 @@ __all__ = [
     "Transition",
     "VideoConfig",
     "VideoData",
+    "best_checkpoint",
     "check_boundary",
     "check_env",
     "deterministic",
     "eval_rollout",
+    "freeze",
     "gae",
+    "init_from",
     "latest_checkpoint",
     "list_envs",
     "load_checkpoint",
+    "load_config",
+    "load_network",
     "make_checkpoint_fn",
     "make_env",
+    "parameter_paths",
     "ppo_loss",
     "record_episode",
     "save_checkpoint",

@@ -1,18 +1,22 @@
 """The files of a checkpoint: found, read, and refused with a remedy where they are damaged."""
 
+import json
 import textwrap
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orbax.checkpoint as ocp
 
-from ._checkpoint_leaves import are_descriptions, empty
+from ._checkpoint_leaves import are_descriptions, checksum, empty
 from ._config_json import read_json
+from ._migrations import checkpoint_versions, migrated_checkpoint
 
 FORMAT = "nnx-ppo-train checkpoint"
-VERSION = 3
 ARRAYS, RECORD = "arrays", "checkpoint.json"
+_READ_AT_ONCE = 2**24  # bytes of a file
 
 
 def checkpoints_in(directory: Path) -> list[Path]:
@@ -27,7 +31,7 @@ def step_of(path: Path) -> int:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Reads what JSON notes down of a checkpoint.
+    """Reads what JSON notes down of a checkpoint, as this version would have written it.
 
     Raises:
       FileNotFoundError: if there is nothing at the path.
@@ -42,19 +46,37 @@ def read_record(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: expected a checkpoint, there is no {RECORD} in it{hint}")
     remedy = f"restore it, or delete {path}; {_before(path)}"
     record = read_json(file, remedy)
-    if record.get("format") != FORMAT or record.get("version") != VERSION:
+    version, known = record.get("version"), checkpoint_versions()
+    if record.get("format") != FORMAT or isinstance(version, bool) or version not in known:
         raise ValueError(
-            f"{file}: expected format {FORMAT!r}, version {VERSION}, got "
-            f"{record.get('format')!r}, version {record.get('version')!r}; load it with the "
-            "release of nnx-ppo-train that wrote it"
+            f"{file}: expected format {FORMAT!r}, version {' or '.join(map(str, known))}, got "
+            f"{record.get('format')!r}, version {version!r}; load it with the "
+            f"release of nnx-ppo-train that wrote it; if it is damaged, {_before(path)}"
         )
+    if version > 3 or "checksum" in record:
+        _check_own_checksum(file, record, remedy)
     whole = isinstance(record.get("steps_taken"), int) and isinstance(record.get("files", {}), dict)
     if not whole or not are_descriptions(record.get("leaves")):
         raise ValueError(
             f"{file}: expected the entries leaves, files and steps_taken as they were written, "
             f"got {', '.join(record)}; {remedy}"
         )
-    return record
+    return migrated_checkpoint(record)
+
+
+def record_checksum(record: Mapping[str, Any]) -> str:
+    """Checksum of a record's content, whatever the layout of its text."""
+    content = {name: value for name, value in record.items() if name != "checksum"}
+    return checksum(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _check_own_checksum(file: Path, record: Mapping[str, Any], remedy: str) -> None:
+    found, expected = record_checksum(record), record.get("checksum")
+    if found != expected:
+        raise ValueError(
+            f"{file}: expected content with the checksum {expected!r} that it names, got "
+            f"{found!r}: it was changed after it was written; {remedy}"
+        )
 
 
 def _before(path: Path) -> str:
@@ -64,28 +86,42 @@ def _before(path: Path) -> str:
     return f"the one before is {earlier[-1].name}" if earlier else "there is none before it"
 
 
-def file_sizes(path: Path) -> dict[str, int]:
-    """The size in bytes of every file of the arrays."""
+def described_files(path: Path) -> dict[str, dict[str, Any]]:
+    """Size in bytes and checksum of every file of the arrays."""
+    return {
+        name: {"bytes": file.stat().st_size, "checksum": _file_checksum(file)}
+        for name, file in _array_files(path).items()
+    }
+
+
+def _array_files(path: Path) -> dict[str, Path]:
     files = sorted(file for file in (path / ARRAYS).rglob("*") if file.is_file())
-    return {file.relative_to(path).as_posix(): file.stat().st_size for file in files}
+    return {file.relative_to(path).as_posix(): file for file in files}
 
 
-def read_arrays(path: Path, record: dict[str, Any]) -> dict[str, np.ndarray]:
+def _file_checksum(file: Path) -> str:
+    value = 0
+    with file.open("rb") as stream:
+        while chunk := stream.read(_READ_AT_ONCE):
+            value = zlib.crc32(chunk, value)
+    return f"{value:08x}"
+
+
+def read_arrays(path: Path, record: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Reads the arrays of a checkpoint by the names of their leaves.
 
     Raises:
-      ValueError: if files are missing or damaged.
+      ValueError: if files are missing or damaged; the message names the file or the leaf, and the
+        checkpoint before.
     """
     leaves = record["leaves"]
-    wanted = {}
-    for name, leaf in leaves.items():
-        array = empty(leaf)
-        if array.size:
-            wanted[name] = array
     try:
-        _check_files(path, record.get("files", {}))  # none in early checkpoints
+        wanted = {name: empty(leaf) for name, leaf in leaves.items()}
+        wanted = {name: array for name, array in wanted.items() if array.size}
+        _check_files(path, record["files"])
         with ocp.StandardCheckpointer() as checkpointer:
             found = checkpointer.restore(path / ARRAYS, wanted)
+        _check_arrays(found, leaves)
     except (KeyError, OSError, TypeError, ValueError) as error:
         reason = textwrap.shorten(str(error).partition(" [tensorstore_spec")[0], 300)
         raise ValueError(
@@ -95,11 +131,25 @@ def read_arrays(path: Path, record: dict[str, Any]) -> dict[str, np.ndarray]:
     return {name: found.get(name, empty(leaf)) for name, leaf in leaves.items()}
 
 
-def _check_files(path: Path, sizes: dict[str, int]) -> None:
-    """Raises ValueError if a file is missing or cut: Orbax reports that in threads of its own."""
-    found = file_sizes(path)
-    for name, size in sizes.items():
+def _check_files(path: Path, described: Mapping[str, Any]) -> None:
+    """Raises ValueError if a file is not as it was written.
+
+    Orbax would report that in threads of its own, or read other values.
+    """
+    found = _array_files(path)
+    for name, file in described.items():
         if name not in found:
             raise ValueError(f"{name} is missing")
-        if found[name] != size:
-            raise ValueError(f"{name} has {found[name]} bytes instead of {size}")
+        size = found[name].stat().st_size
+        if size != file["bytes"]:
+            raise ValueError(f"{name} has {size} bytes instead of {file['bytes']}")
+        if "checksum" in file and _file_checksum(found[name]) != file["checksum"]:
+            raise ValueError(f"{name} was changed after it was written: its checksum differs")
+
+
+def _check_arrays(arrays: Mapping[str, Any], leaves: Mapping[str, Any]) -> None:
+    """Raises ValueError if an array is not the one that was to be saved."""
+    for name, array in arrays.items():
+        expected = leaves[name].get("checksum")
+        if expected is not None and checksum(np.asarray(array)) != expected:
+            raise ValueError(f"leaf {name} has other values than were saved: its checksum differs")

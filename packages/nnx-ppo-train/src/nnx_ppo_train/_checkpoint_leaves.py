@@ -1,23 +1,45 @@
 """The leaves of a training state as Orbax can store them, and their description for JSON."""
 
-from pathlib import Path
+import re
+import zlib
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+_OF_EPISODES = re.compile(r"\.?(network_states|env_states|tally|rewards[./]sums)(?!\w)")
+_BY_NETWORK = re.compile(r"\.?(params|variables)(?!\w)")
 
-def named_leaves(tree: Any) -> dict[str, Any]:
-    """Leaves by path, such as ``networks/layers/0/kernel``, in the order of the tree."""
+
+def named_leaves(tree: Any, like: Any = ()) -> dict[str, Any]:
+    """Leaves by path, such as ``params/layers/0/kernel``, in the order of the tree.
+
+    Args:
+      tree: any tree.
+      like: names whose notation is to be followed: that of a whole state has brackets where a dict
+        key with a slash in it makes two names equal, which a part of the state cannot know.
+    """
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     names = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in leaves]
-    if len(set(names)) < len(names):  # a dict key with a slash in it
+    bracketed = any(name.startswith(".") for name in like)
+    if bracketed or len(set(names)) < len(names):
         names = [jax.tree_util.keystr(path) for path, _ in leaves]
     return {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True)}
 
 
-def _is_key(leaf: Any) -> bool:
+def of_episodes(name: str) -> bool:
+    """Whether a leaf belongs to the episodes under way: one row for each environment."""
+    return _OF_EPISODES.match(name) is not None
+
+
+def of_network(name: str) -> bool:
+    """Whether a leaf belongs to the network."""
+    return _BY_NETWORK.match(name) is not None
+
+
+def is_key(leaf: Any) -> bool:
+    """Whether a leaf holds random keys."""
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
@@ -25,7 +47,7 @@ def describe(leaf: Any) -> dict[str, Any]:
     """What JSON notes down of a leaf: shape, dtype and, of keys, their implementation."""
     leaf = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
     described = {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
-    if _is_key(leaf) and isinstance(leaf, jax.Array):
+    if is_key(leaf) and isinstance(leaf, jax.Array):
         described["key_impl"] = str(jax.random.key_impl(leaf))
     return described
 
@@ -37,13 +59,32 @@ def are_descriptions(leaves: Any) -> bool:
     )
 
 
-def storable(leaves: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Plain arrays; keys as their data. Orbax stores none without elements, nor need it."""
+def on_host(leaves: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Copies of leaves as NumPy arrays; of keys their data.
+
+    They are copies on a CPU too: an array that NumPy looks at cannot be donated any more, and JAX
+    copies it in every following iteration without a word.
+    """
     plain = {
-        name: np.asarray(jax.random.key_data(leaf) if _is_key(jnp.asarray(leaf)) else leaf)
+        name: jax.random.key_data(leaf) if is_key(jnp.asarray(leaf)) else leaf
         for name, leaf in leaves.items()
     }
-    return {name: array for name, array in plain.items() if array.size}
+    for leaf in plain.values():
+        if isinstance(leaf, jax.Array):
+            leaf.copy_to_host_async()
+    return {name: np.array(leaf) for name, leaf in plain.items()}
+
+
+def checksum(data: bytes | np.ndarray) -> str:
+    """CRC-32 of bytes, or of an array's, as eight hex digits.
+
+    It finds every burst of up to 32 wrong bits, and misses one in 4e9 of other kinds of damage, at
+    3.1 GB/s on one core. SHA-256 (1.2 GB/s) would add nothing: it withstands attackers, who could
+    rewrite it here as well.
+    """
+    if isinstance(data, np.ndarray):
+        data = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data.cast("B")
+    return f"{zlib.crc32(data):08x}"
 
 
 def empty(leaf: dict[str, Any]) -> np.ndarray:
@@ -61,19 +102,13 @@ def restored(array: np.ndarray, leaf: dict[str, Any]) -> jax.Array:
     return jnp.asarray(array)
 
 
-def check_leaves(path: Path, saved: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Raises ValueError unless the saved leaves are those that the template has."""
-    text = {name: f"{leaf['dtype']}{leaf['shape']}" for name, leaf in saved.items()}
-    template = {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in wanted.items()}
-    names = dict.fromkeys([*template, *text])
-    problems = [
-        f"{name}: expected {template.get(name, 'nothing')}, got {text.get(name, 'nothing')}"
-        for name in names
-        if template.get(name) != text.get(name)
-    ]
-    if problems:
-        more = f"; and {len(problems) - 3} more" if len(problems) > 3 else ""
-        raise ValueError(
-            f"{path}: the checkpoint does not fit the network, environment and config: "
-            f"{'; '.join(problems[:3])}{more}. Build all three as they were when it was saved"
-        )
+def nonfinite_leaves(arrays: dict[str, np.ndarray]) -> dict[str, str]:
+    """Leaves with a value that is not finite, by name: "nan", or "inf" if all such are infinite."""
+    found = {}
+    for name, array in arrays.items():
+        if not jnp.issubdtype(array.dtype, jnp.inexact):
+            continue
+        wide = array if array.dtype.itemsize >= 4 else array.astype(np.float32)
+        if not np.isfinite(wide).all():
+            found[name] = "nan" if np.isnan(wide).any() else "inf"
+    return found

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 Record = TypeVar("Record")
 
+_FUNCTION = "schedule"  # the first functions that configs had
+
 
 def config_to_json(config: Any) -> Any:
     """Turns a config into what JSON can hold.
@@ -21,8 +23,8 @@ def config_to_json(config: Any) -> Any:
         dataclasses.
 
     Returns:
-      Dicts, lists, strings and numbers; flags by name, several joined by "|"; of a schedule its
-      name alone, which :func:`config_from_json` refuses.
+      Dicts, lists, strings and numbers; flags by name, several joined by "|"; of a function, such
+      as a schedule, its name alone, which :func:`config_from_json` refuses.
 
     Example:
       >>> from nnx_ppo_train import EvalConfig
@@ -38,8 +40,8 @@ def config_to_json(config: Any) -> Any:
         return {str(key): config_to_json(value) for key, value in config.items()}
     if isinstance(config, list | tuple):
         return [config_to_json(value) for value in config]
-    if callable(config):  # a schedule: to be read by people, nothing rebuilds it
-        return {"schedule": getattr(config, "__qualname__", type(config).__name__)}
+    if callable(config):  # to be read by people, nothing rebuilds it
+        return {_FUNCTION: getattr(config, "__qualname__", type(config).__name__)}
     return config
 
 
@@ -53,7 +55,8 @@ def config_from_json(kind: type[Record], data: Any, where: str) -> Record:
 
     Raises:
       TypeError: if ``data`` is no dict.
-      ValueError: if a field is unknown, or its value illegal.
+      ValueError: if a field is unknown, its value illegal, or a function, of which only the name
+        is known.
 
     Example:
       >>> from nnx_ppo_train import PPOConfig
@@ -84,8 +87,8 @@ def read_json(file: Path, remedy: str) -> dict[str, Any]:
       ValueError: if it cannot be read, or holds something else.
     """
     try:
-        record = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{file}: expected a JSON object, got text that is none ({error}); {remedy}"
         ) from error
@@ -120,6 +123,11 @@ def flag_from_text(kind: type[Record], text: str, where: str) -> Record:
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
+    if isinstance(value, Mapping) and isinstance(value.get(_FUNCTION), str):
+        raise ValueError(
+            f"{where}: expected a value, got the name of a function, {value[_FUNCTION]!r}, which "
+            "cannot be rebuilt from JSON; build the config in Python as it was, and pass it"
+        )
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     for kind in kinds:
         if dataclasses.is_dataclass(kind):

@@ -18,6 +18,7 @@ class Purpose(enum.IntEnum):
     ITERATIONS = 2
     EVALUATION = 3
     VIDEO = 4
+    NEW_EPISODES = 5
 
 
 def key_for(seed: int, purpose: Purpose) -> Key[Array, ""]:
@@ -27,6 +28,20 @@ def key_for(seed: int, purpose: Purpose) -> Key[Array, ""]:
     key: the tag keeps clear of them.
     """
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), _TAG), purpose)
+
+
+def new_episodes_key(seed: int, steps: int, purpose: Purpose) -> Key[Array, ""]:
+    """Returns the key of episodes that begin where a run goes on: not those of its beginning.
+
+    Args:
+      seed: the run's seed.
+      steps: environment steps taken so far.
+      purpose: what is drawn.
+    """
+    key = key_for(seed, Purpose.NEW_EPISODES)
+    for word in (steps >> 32, steps % 2**32, purpose):  # fold_in reads 32 bits
+        key = jax.random.fold_in(key, word)
+    return key
 
 
 def evaluation_key(config: TrainConfig, steps: int) -> Key[Array, ""]:

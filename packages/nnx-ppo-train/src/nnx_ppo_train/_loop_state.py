@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from ._config import TrainConfig
 from ._env_batch import EnvBatch
 from ._episodes import EpisodeTally
 from ._hyperparameters import Hyperparameters, ScheduleState
-from ._keys import Purpose, key_for
+from ._keys import Purpose, key_for, new_episodes_key
 from ._optimizer import Optimizer
 from ._reward_normalizer import RewardNormalizer
 from ._types import TrainingState
@@ -82,6 +82,7 @@ class StateFactory:
         self._graphdef = graphdef
         self._optimizer = optimizer
         self._ppo = config.ppo
+        self._seed = config.seed
         self._batch = EnvBatch(env, config.ppo.n_envs)
         self.normalizer = self._reward_normalizer(env)
         self._begin = jax.jit(self._first_state, compiler_options=to_run_once())
@@ -118,8 +119,16 @@ class StateFactory:
         )
         return jax.tree.map(jnp.copy, state)
 
-    def resumed(self, start: TrainingState, networks: StatefulModule) -> LoopState:
+    def resumed(
+        self, start: TrainingState, networks: StatefulModule, seed: int | None = None
+    ) -> LoopState:
         """Returns the state in which a run goes on from ``start``.
+
+        Args:
+          start: the state; new episodes begin where parts of it are None.
+          networks: the network of the run.
+          seed: the run's seed, from which, with the step count, new episodes draw; None for the
+            config's.
 
         Raises:
           ValueError: if a run with this network, environment and config has states of another
@@ -130,15 +139,23 @@ class StateFactory:
                 "initial_state: expected a TrainingState, from load_checkpoint or "
                 f"result.training_state, got {start!r}"
             )
-        state = as_loop_state(start)
-        check_same_state(
-            self.shapes(networks),
-            state,
-            "train_ppo: initial_state",
-            "a run goes on with the network, environment, n_envs, optimiser settings and "
-            "normalize_rewards that it began with",
-        )
+        state, shapes = as_loop_state(start), self.shapes(networks)
+        if _episodes_lacking(state):
+            _check_resumable(_networks_of(shapes), _networks_of(state))
+            state = self._with_new_episodes(state, self._seed if seed is None else seed, start)
+        _check_resumable(shapes, state)
         return copy_arrays(state)
+
+    def _with_new_episodes(self, state: LoopState, seed: int, start: TrainingState) -> LoopState:
+        """The state with new episodes where it has none."""
+        keys = {purpose: new_episodes_key(seed, start.steps_taken, purpose) for purpose in Purpose}
+        fresh = self._begin(state.params, state.variables, keys)
+        rewards = state.rewards
+        if rewards is not None and rewards.sums is None and fresh.rewards is not None:
+            rewards = RewardState(rewards.variables, fresh.rewards.sums)
+        parts = ("network_states", "env_states", "tally")
+        new = {name: getattr(fresh, name) for name in parts if getattr(state, name) is None}
+        return dataclasses.replace(state, **new, rewards=rewards)
 
     def _reward_normalizer(self, env: Any) -> RewardNormalizer | None:
         if not self._ppo.normalize_rewards:
@@ -154,6 +171,28 @@ class StateFactory:
         return RewardState(nnx.split(self.normalizer)[1], sums)
 
 
+def _episodes_lacking(state: LoopState) -> bool:
+    """Whether parts of the episodes under way are None."""
+    rewards = state.rewards
+    parts = (state.network_states, state.env_states, state.tally)
+    return any(part is None for part in parts) or (rewards is not None and rewards.sums is None)
+
+
+def _networks_of(state: LoopState) -> dict[str, PyTree]:
+    return {"params": state.params, "variables": state.variables}
+
+
+def _check_resumable(expected: PyTree, got: PyTree) -> None:
+    """Raises ValueError unless a run can go on from a state of these shapes."""
+    check_same_state(
+        expected,
+        got,
+        "train_ppo: initial_state",
+        "a run goes on with the network, environment, n_envs, optimiser settings and "
+        "normalize_rewards that it began with",
+    )
+
+
 def _beginnings(
     networks: StatefulModule, seed: int
 ) -> tuple[PyTree, PyTree, dict[Purpose, Key[Array, ""]]]:
@@ -163,7 +202,10 @@ def _beginnings(
 
 
 def as_loop_state(state: TrainingState) -> LoopState:
-    """The arrays of a training state, as the loop carries them; nothing is copied."""
+    """The arrays of a training state, as the loop carries them; nothing is copied.
+
+    What is None in it, for new episodes to begin, stays None.
+    """
     _, params, variables = nnx.split(state.networks, nnx.Param, ...)
     rewards = None
     if state.reward_normalizer is not None:
@@ -176,7 +218,7 @@ def as_loop_state(state: TrainingState) -> LoopState:
         network_states=state.network_states,
         env_states=state.env_states,
         rewards=rewards,
-        tally=state.episodes,
+        tally=cast(EpisodeTally, state.episodes),
         key=state.rng_key,
     )
 
