@@ -1,5 +1,6 @@
 """Normalizer and the merge of moments, against NumPy."""
 
+import functools
 from collections import OrderedDict
 
 import jax
@@ -21,6 +22,7 @@ from nnx_stateful import (
 from nnx_stateful.testing import check_stateful_module
 
 RANDOM = np.random.default_rng(0)
+update = nnx.jit(Normalizer.update_statistics)
 
 
 def rollouts(*sizes, features=3):
@@ -44,7 +46,7 @@ def test_statistics_after_several_rollouts_equal_numpy():
     np.testing.assert_allclose(variance, everything.var(axis=0), rtol=1e-3)
 
 
-def test_output_is_standardised_by_what_was_seen():
+def test_output_is_standardized_by_what_was_seen():
     norm = Normalizer(3)
     (xs,) = rollouts((20, 20))
     norm.update_statistics(xs)
@@ -81,7 +83,7 @@ def test_extras_are_the_input_itself():
 def test_statistics_are_no_parameters():
     norm = Normalizer({"a": 3})
     assert not jax.tree.leaves(nnx.state(norm, nnx.Param))
-    assert len(jax.tree.leaves(nnx.state(norm, NormalizerStatistics))) == 3
+    assert len(jax.tree.leaves(nnx.state(norm, NormalizerStatistics))) == 5
 
 
 def test_calling_does_not_change_statistics():
@@ -108,10 +110,9 @@ def test_count_stays_exact_beyond_32_bits():
 def test_merge_order_does_not_matter(values, offset):
     xs = jnp.asarray(values, jnp.float32).reshape((3, 2, 1)) + offset
     forth, back = Normalizer(1), Normalizer(1)
-    with jax.disable_jit():
-        for norm, order in ((forth, (0, 1, 2)), (back, (2, 1, 0))):
-            for step in order:
-                norm.update_statistics(xs[step : step + 1])
+    for norm, order in ((forth, (0, 1, 2)), (back, (2, 1, 0))):
+        for step in order:
+            update(norm, xs[step : step + 1])
     scale = np.asarray(xs).std() + 1e-3 * abs(offset) + 1e-3
     np.testing.assert_allclose(forth.mean[...], back.mean[...], atol=1e-3 * scale)
     np.testing.assert_allclose(forth.M2[...], back.M2[...], atol=6e-2 * scale**2, rtol=1e-3)
@@ -160,6 +161,101 @@ def test_normalizer_behind_a_delay_sees_delayed_inputs():
     xs = jnp.arange(1.0, 5.0).reshape((4, 1, 1))
     net.update_statistics(net.unroll(initial_state(net, 1), xs).rollout_extras)
     assert net[1].mean[...].tolist() == [pytest.approx((0 + 0 + 1 + 2) / 4)]
+
+
+# ---- values that are not finite ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e25, -3e38, 2e15])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_unusable_value_leaves_its_sample_out_of_all_leaves(bad, compiled):
+    norm, clean = Normalizer({"a": 3, "b": ()}, clip=5.0), Normalizer({"a": 3, "b": ()})
+    (xs,) = rollouts((6, 5))
+    fold = update if compiled else Normalizer.update_statistics
+    fold(norm, {"a": xs, "b": xs[..., 0].at[2, 3].set(bad)})
+    with counting_only(jnp.ones((6, 5), bool).at[2, 3].set(False)):
+        clean.update_statistics({"a": xs, "b": xs[..., 0]})
+    assert norm.sample_count == clean.sample_count == 29
+    for name in ("mean", "M2"):
+        got, wanted = getattr(norm, name).get_value(), getattr(clean, name).get_value()
+        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), got, wanted)
+    out = norm((), {"a": jnp.full((1, 3), bad), "b": jnp.full(1, bad)}).output
+    bounded = jax.tree.map(lambda leaf: bool((jnp.abs(leaf) == 5.0).all()), out)
+    assert all(jax.tree.leaves(bounded)) != np.isnan(bad)
+
+
+def test_values_up_to_the_bound_keep_the_statistics_finite():
+    norm = Normalizer(1)
+    for _ in range(3):
+        norm.update_statistics(1e15 * jnp.array([1.0, -1.0] * 500).reshape((50, 20, 1)))
+    assert norm.sample_count == 3000
+    assert float(norm.std[0]) == pytest.approx(1e15, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_inputs_are_summed_in_float32(dtype):
+    norm = Normalizer(1)
+    xs = jnp.array([60000.0, -60000.0, jnp.inf, jnp.nan], dtype).reshape((4, 1, 1))
+    norm.update_statistics(xs)
+    assert norm.sample_count == 2
+    assert float(norm.std[0]) == pytest.approx(60000.0, rel=4e-3)
+
+
+def test_sum_that_overflows_leaves_all_statistics_as_they_were():
+    norm = Normalizer({"a": 1, "b": 1})
+    x = jnp.array([1.0, 2.0]).reshape((2, 1, 1))
+    norm.update_statistics({"a": x, "b": x})
+    norm.M2.set_value({"a": jnp.array([np.finfo(np.float32).max]), "b": jnp.array([0.5])})
+    before = nnx.state(norm)
+    wide = jnp.where(jnp.arange(100) % 2, 9e14, -9e14).reshape((-1, 1, 1))
+    norm.update_statistics({"a": wide, "b": jnp.ones((100, 1, 1))})
+    assert np.isfinite(norm.std["a"]).all()
+    jax.tree.map(np.testing.assert_array_equal, before, nnx.state(norm))
+
+
+# ---- very many samples --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2**36, 2**47])
+def test_variance_follows_after_very_many_samples(count):
+    """1,000 updates with another mean and standard deviation, against exact integers."""
+    batch, updates = 2**16, 1000
+    norm = Normalizer(1)
+    norm.counter.set_value(jnp.array(divmod(count, 2**32), jnp.uint32))
+    norm.M2.set_value(jnp.array([float(count)]))
+    xs = jnp.where(jnp.arange(batch) % 2, 3.0 + 3.1, 3.0 - 3.1).astype(jnp.float32)
+    graphdef, start = nnx.split(norm)
+
+    @jax.jit
+    def run(state):
+        def update(_, state):
+            one = nnx.merge(graphdef, state)
+            one.update_statistics(xs.reshape((-1, 1, 1)))
+            return nnx.state(one)
+
+        return jax.lax.fori_loop(0, updates, update, state)
+
+    nnx.update(norm, run(start))
+    low, high = np.float64(xs[0]), np.float64(xs[1])
+    old, new = count, batch * updates
+    assert norm.sample_count == old + new
+    mean = new * (low + high) / 2 / (old + new)
+    square = (old + new * (low**2 + high**2) / 2) / (old + new)
+    exact = np.sqrt(square - mean**2)
+    assert float(norm.std[0]) == pytest.approx(exact, rel=1e-7)
+    assert float(norm.mean[0]) == pytest.approx(mean, rel=1e-6)
+    deviations = np.float64(norm.M2[0]) + np.float64(norm.M2_low[0]) - old
+    assert deviations == pytest.approx((square - mean**2) * (old + new) - old, rel=1e-4)
+
+
+def test_mean_and_variance_are_unchanged_in_distribution_by_the_second_float():
+    """What the first float holds is the rounded sum: the second one is below half a unit of it."""
+    norm = Normalizer(3)
+    for xs in rollouts((4, 5), (2, 50), (30, 11)):
+        norm.update_statistics(xs)
+    for high, low in ((norm.mean, norm.mean_low), (norm.M2, norm.M2_low)):
+        assert (np.abs(low[...]) <= np.spacing(np.abs(np.asarray(high[...]))) / 2).all()
+        assert np.abs(low[...]).any()
 
 
 @pytest.mark.parametrize("kind", [FrozenDict, OrderedDict, dict])

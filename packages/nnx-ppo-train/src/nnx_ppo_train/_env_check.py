@@ -174,8 +174,10 @@ def _check_observation_size(name: str, size: Any, obs: PyTree, path: str) -> Non
     if shape is None:  # another convention, such as a space
         return
     found = getattr(obs, "shape", None)
-    alone = len(shape) == 1 and found is not None
-    if found != shape and not (alone and shape[0] in (found[-1:] or (1,))):
+    agrees = found == shape
+    if found is not None and len(shape) == 1:  # one number: of features, the last axis
+        agrees = shape[0] == (found[-1] if found else 1)
+    if not agrees:
         raise ValueError(
             f"{name}.observation_size{path}: expected the size of the observation, "
             f"{_shapes(obs)}, got {size!r}; make them agree"

@@ -1,4 +1,4 @@
-"""Normalizer: standardises inputs by their running mean and variance."""
+"""Normalizer: standardizes inputs by their running mean and variance."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from .._protocol import StatefulModule
 from .._statistics import counted_steps
 from .._validate import check_int, check_number
 from ._inputs import match_input
-from ._welford import add_to_count, count_as_float, merge_moments
+from ._welford import Moments, add_to_count, count_as_float, merge_moments, usable_samples
 
 Shape = Any
 """A shape tree: an int or a tuple of ints is a shape; dicts, lists and other tuples are nodes."""
@@ -32,6 +32,11 @@ class Normalizer(StatefulModule):
     :func:`counting_only` leaves out. Before the first update the
     mean is 0 and the standard deviation ``initial_std``: inputs pass divided by that constant.
 
+    A sample (one row at one step, all leaves of the input together) that holds a number that is not
+    finite, or whose magnitude is above 1e15 (1e120 in float64), is left out of the statistics and
+    not counted. If a sum overflows all the same, the statistics stay as they were. The output for
+    NaN is NaN; everything else is within the range of ``clip`` where that is given.
+
     Args:
       shape: feature shape (an int or a tuple of ints) of the input, or a tree of them where the
         input is a tree. Any mapping counts as a dict, in the input too; outputs are dicts.
@@ -42,8 +47,10 @@ class Normalizer(StatefulModule):
     Attributes:
       mean: running mean, in the tree of the input.
       M2: running sum of squared deviations from the mean.
-      counter: number of samples (batch rows times steps) as two uint32 words (high, low): exact
-        up to 2**64. See :attr:`sample_count`.
+      mean_low, M2_low: what ``mean`` and ``M2`` lack for being rounded to one float, so that sums
+        over 1e14 samples are still exact to a few digits more than a float has.
+      counter: number of samples (batch rows times steps, less those left out) as two uint32 words
+        (high, low): exact up to 2**64. See :attr:`sample_count`.
 
     Raises:
       TypeError: if ``shape`` holds something other than ints, or an option is no number.
@@ -82,7 +89,9 @@ class Normalizer(StatefulModule):
         self.epsilon = epsilon
         self.initial_std = initial_std
         self.mean = NormalizerStatistics(zeros)
+        self.mean_low = NormalizerStatistics(_zeros(shape, "shape"))
         self.M2 = NormalizerStatistics(_zeros(shape, "shape"))
+        self.M2_low = NormalizerStatistics(_zeros(shape, "shape"))
         self.counter = NormalizerStatistics(jnp.zeros(2, jnp.uint32))
 
     @property
@@ -106,21 +115,30 @@ class Normalizer(StatefulModule):
         return StatefulModuleOutput(state, output, 0.0, {}, x)
 
     def update_statistics(self, rollout_extras: PyTree) -> None:
-        mean, m2, count = self.mean.get_value(), self.M2.get_value(), self.counter[...]
-        values = match_input("Normalizer", mean, rollout_extras, lead=2)
-        flat = jax.tree.map(lambda v: v.reshape((-1, *v.shape[2:])), values)
-        means, treedef = jax.tree.flatten(mean)
-        samples = jax.tree.leaves(flat)
-        mask = counted_steps()
-        counted = None if mask is None else mask.reshape(-1).astype(bool)
-        merged = [
-            merge_moments(count, *moments, counted)
-            for moments in zip(means, jax.tree.leaves(m2), samples, strict=True)
+        sums = (self.mean, self.mean_low, self.M2, self.M2_low)
+        count = self.counter[...]
+        values = match_input("Normalizer", self.mean.get_value(), rollout_extras, lead=2)
+        samples = [
+            leaf.reshape((-1, *leaf.shape[2:])).astype(mean.dtype)  # before it is compared: float16
+            for leaf, mean in zip(
+                *map(jax.tree.leaves, (values, self.mean.get_value())), strict=True
+            )
         ]
-        new = samples[0].shape[0] if counted is None else counted.sum(dtype=jnp.uint32)
-        self.mean.set_value(jax.tree.unflatten(treedef, [pair[0] for pair in merged]))
-        self.M2.set_value(jax.tree.unflatten(treedef, [pair[1] for pair in merged]))
-        self.counter.set_value(add_to_count(count, new))
+        mask = counted_steps()
+        counted = usable_samples(samples, None if mask is None else mask.reshape(-1).astype(bool))
+        old = [jax.tree.leaves(variable.get_value()) for variable in sums]
+        new = [
+            jax.tree.leaves(merge_moments(count, Moments(*moments), leaf, counted))
+            for *moments, leaf in zip(*old, samples, strict=True)
+        ]
+        # One sum that overflows would leave leaves that have seen other samples than the counter.
+        finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(new)]).all()
+        treedef = jax.tree.structure(self.mean.get_value())
+        for variable, before, after in zip(sums, old, zip(*new, strict=True), strict=True):
+            kept = [jnp.where(finite, *pair) for pair in zip(after, before, strict=True)]
+            variable.set_value(jax.tree.unflatten(treedef, kept))
+        added = jnp.where(finite, counted.sum(dtype=jnp.uint32), 0)
+        self.counter.set_value(add_to_count(count, added))
 
     def _standardize(self, x: Array, mean: Array, m2: Array) -> Array:
         y = (x - mean) / self._std(mean, m2)
