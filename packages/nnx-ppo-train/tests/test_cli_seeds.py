@@ -1,9 +1,7 @@
 """``nnx-ppo train --seeds``: a run folder for each seed, and what they have in common."""
 
 import json
-import sys
 
-import jax
 import numpy as np
 import pytest
 from nnx_ppo_train.cli import main
@@ -21,20 +19,11 @@ TINY = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory):
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(sys, "path", list(sys.path))
-        yield
-    for name, value in before.items():
-        jax.config.update(name, value)
+pytestmark = pytest.mark.usefixtures("command_line")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(tmp_path_factory, command_line):
     """Where two seeds ran together, and the second of them alone."""
     place = tmp_path_factory.mktemp("seeds")
     with pytest.MonkeyPatch.context() as patch:
@@ -52,7 +41,7 @@ def lines_of(folder):
 def test_every_seed_has_a_run_folder_and_all_share_the_pictures(place):
     both = place / "both"
     assert sorted(path.name for path in both.iterdir()) == [
-        "episode.gif", "learning_curve.png", "seed_5", "seed_6",
+        ".lock", "episode.gif", "learning_curve.png", "seed_5", "seed_6",
     ]  # fmt: skip
     for seed in (5, 6):
         folder = RunFolder(both / f"seed_{seed}")
@@ -68,7 +57,9 @@ def test_a_seed_logs_what_it_logs_alone(place):
     assert [line["step"] for line in together] == [0, 16, 32, 48]
     for first, second in zip(together, alone, strict=True):
         assert first.keys() == second.keys()
-        timings = {"wall_time"} | {name for name in first if name.startswith("throughput/")}
+        timings = {"wall_time"} | {
+            name for name in first if name.startswith(("throughput/", "time/"))
+        }
         for name in first.keys() - timings:
             if first[name] is None:
                 assert second[name] is None
@@ -90,7 +81,10 @@ def test_one_seed_is_evaluated_and_trained_on(place, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--seeds", "0"], "--seeds: expected a whole number of at least 1, got 0"),
+        (
+            ["--seeds", "0"],
+            "--seeds: expected a whole number of at least 1 and at most 10000, got 0",
+        ),
         (["--seeds", "2", "--seed", "4294967295"], "--seed (the last of --seeds): expected"),
         (["--seeds", "2", "--video.enabled"], "--video.enabled: expected no videos with several"),
     ],

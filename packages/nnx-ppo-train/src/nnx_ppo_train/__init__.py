@@ -18,9 +18,11 @@ from ._episode_recording import record_episode
 from ._evaluation import deterministic, eval_rollout
 from ._gae import gae
 from ._init_from import freeze, init_from, parameter_paths
+from ._json_lines import JSONLinesLogger
 from ._logging_level import LoggingLevel
 from ._loss import ppo_loss
 from ._many import ManyResult, train_ppo_many
+from ._nonfinite import NonFiniteError
 from ._ppo_config import PPOConfig
 from ._reward_normalizer import RewardNormalizer
 from ._rollout import RolloutOptions, unroll_env
@@ -54,10 +56,12 @@ __all__ = [
     "CheckpointSaver",
     "EpisodeWrapper",
     "EvalConfig",
+    "JSONLinesLogger",
     "LoggingLevel",
     "ManyResult",
     "Member",
     "MultiCategoricalSampler",
+    "NonFiniteError",
     "NormalSampler",
     "NormalTanhSampler",
     "PPOAdapter",

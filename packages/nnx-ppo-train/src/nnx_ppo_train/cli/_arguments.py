@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -11,7 +11,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from .._config import EvalConfig, TrainConfig, VideoConfig
 from .._config_json import flag_from_text, flag_to_text
 from .._logging_level import LoggingLevel
-from .._ppo_config import PPOConfig, Schedule
+from .._ppo_config import DecayMask, PPOConfig, Schedule
 from ..presets import NetworkOptions
 from ._recommended import DEFAULT_ENV, DEFAULT_NETWORK, recommended
 
@@ -34,6 +34,8 @@ class TrainArguments:
         `package.module:make_network`, called with (env, rngs).
       run_dir: the run folder, which must not exist yet; by default
         runs/ENV-NETWORK-SEED-TIME.
+      resume_if_exists: go on with the run in --run-dir if there is one, as job scripts need; all
+        settings but the total steps and logging must be those of the run.
       total_steps: short for --ppo.total-steps.
       seed: seed of everything: parameters, environments, noise, minibatches.
       seeds: train that many seeds side by side, counted from --seed; each leaves a run folder of
@@ -41,6 +43,7 @@ class TrainArguments:
       target_return: stop when an evaluation's mean return reaches this (with several seeds: all of
         them).
       checkpoint_every_steps: environment steps between checkpoints; the newest three are kept.
+      checkpoint_every_minutes: minutes after which there is a checkpoint in any case.
       profile: record where the time of one iteration goes, in the run folder's profile/, which
         Perfetto (ui.perfetto.dev) and TensorBoard open; for one seed.
       net: the network; for built-in ones.
@@ -52,11 +55,13 @@ class TrainArguments:
     env: str = DEFAULT_ENV
     network: str = DEFAULT_NETWORK
     run_dir: Path | None = None
+    resume_if_exists: bool = False
     total_steps: int | None = None
     seed: int = TrainConfig.seed
     seeds: int = 1
     target_return: float | None = None
     checkpoint_every_steps: int = TrainConfig.checkpoint_every_steps
+    checkpoint_every_minutes: float | None = TrainConfig.checkpoint_every_minutes
     profile: bool = False
     net: NetworkOptions = dataclasses.field(default_factory=NetworkOptions)
     ppo: PPOConfig = dataclasses.field(default_factory=PPOConfig)
@@ -74,6 +79,7 @@ class TrainArguments:
             video=self.video,
             seed=self.seed,
             checkpoint_every_steps=self.checkpoint_every_steps,
+            checkpoint_every_minutes=self.checkpoint_every_minutes,
             target_return=self.target_return,
         )
 
@@ -83,11 +89,16 @@ class EvalArguments:
     """Evaluate a run's newest checkpoint and print a table.
 
     Attributes:
-      run: the run folder.
+      run: the run folder; or a checkpoint, or a folder of checkpoints.
       episodes: number of episodes, run in parallel.
       seed: seed of the initial states.
       max_episode_length: steps after which an episode is cut; by default as in training.
       deterministic: whether the network acts by its most likely action, or samples.
+      best: evaluate the checkpoint with the best evaluation instead of the newest.
+      trust: import code that the run's config names even if it lies outside the current folder.
+      env: of a checkpoint that Python wrote, the environment.
+      network: of a checkpoint that Python wrote, the network.
+      net: of a checkpoint that Python wrote, options of a built-in network.
     """
 
     run: tyro.conf.Positional[Path]
@@ -95,6 +106,11 @@ class EvalArguments:
     seed: int = 0
     max_episode_length: int | None = None
     deterministic: bool = True
+    best: bool = False
+    trust: bool = False
+    env: str | None = None
+    network: str | None = None
+    net: NetworkOptions = dataclasses.field(default_factory=NetworkOptions)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,10 +121,15 @@ class ResumeArguments:
       run: the run folder.
       total_steps: train to this number of steps, counted from the run's beginning, instead of the
         number it was started with.
+      allow_partial: load what fits of a checkpoint whose network, environment or config is not the
+        one that is there now; what does not fit begins anew, and is named.
+      trust: import code that the run's config names even if it lies outside the current folder.
     """
 
     run: tyro.conf.Positional[Path]
     total_steps: int | None = None
+    allow_partial: bool = False
+    trust: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -160,6 +181,21 @@ def _number_not_schedule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | 
     )
 
 
+@_REGISTRY.primitive_rule
+def _name_not_function(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """Reads one of the names where Python would take a function, too."""
+    if info.type != (Literal["kernels", "all"] | DecayMask):
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="{kernels,all}",
+        instance_from_str=lambda words: words[0],
+        is_instance=lambda value: isinstance(value, str),
+        str_from_instance=lambda value: [str(value)],
+        choices=("kernels", "all"),
+    )
+
+
 def parse(words: list[str]) -> Arguments:
     """Reads the command line; errors and ``--help`` end the program as they do everywhere.
 
@@ -198,6 +234,7 @@ def _train_defaults(words: list[str]) -> TrainArguments:
         network=network,
         seed=config.seed,
         checkpoint_every_steps=config.checkpoint_every_steps,
+        checkpoint_every_minutes=config.checkpoint_every_minutes,
         net=options,
         ppo=config.ppo,
         eval=config.eval,

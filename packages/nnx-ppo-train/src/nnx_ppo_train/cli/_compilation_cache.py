@@ -7,12 +7,15 @@ from pathlib import Path
 import jax
 
 
-def cache_folder() -> Path:
-    """The folder, per user, in which JAX keeps what it has compiled."""
-    home = Path.home()
+def cache_folder() -> Path | None:
+    """The folder, per user, in which JAX keeps what it has compiled; None without a home."""
     if os.environ.get("XDG_CACHE_HOME"):
-        base = Path(os.environ["XDG_CACHE_HOME"])
-    elif sys.platform == "win32":
+        return Path(os.environ["XDG_CACHE_HOME"]) / "nnx-ppo" / "jax"
+    try:
+        home = Path.home()
+    except (KeyError, RuntimeError):  # no HOME, and nobody in the password file
+        return None
+    if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
     elif sys.platform == "darwin":
         base = home / "Library" / "Caches"
@@ -29,6 +32,8 @@ def use_compilation_cache() -> None:
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return  # JAX reads it itself
     folder = cache_folder()
+    if folder is None:
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

@@ -1,19 +1,26 @@
 """The entry point: which command, and what becomes of errors."""
 
+import os
 import sys
 
 from rich.console import Console
 
-from ._arguments import Arguments, EvalArguments, ResumeArguments, TrainArguments, parse
+from ._arguments import (
+    Arguments,
+    EnvsArguments,
+    EvalArguments,
+    ResumeArguments,
+    TrainArguments,
+    parse,
+)
 from ._compilation_cache import use_compilation_cache
+from ._ending import INTERRUPTED, USAGE_ERROR
 from ._envs import list_choices
-from ._errors import UsageError
+from ._errors import UsageError, complain
 from ._eval import evaluate
 from ._resume import resume
-from ._session import INTERRUPTED
+from ._streams import forgiving_streams
 from ._train import train
-
-USAGE_ERROR = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,23 +30,35 @@ def main(arguments: list[str] | None = None) -> int:
       arguments: the words after ``nnx-ppo``; by default those the program was started with.
 
     Returns:
-      The exit code: 0, 2 after a mistake of the user's, 130 after Ctrl-C.
+      The exit code: 0; 1 after a run that failed; 2 after a mistake of the user's; 130 after
+      Ctrl-C, 143 after SIGTERM and 138 after SIGUSR1, once the state was saved.
 
     Raises:
       SystemExit: after ``--help`` (0) and after flags that cannot be parsed (2).
     """
     words = sys.argv[1:] if arguments is None else arguments
-    parsed = parse(words)
-    console = Console()
+    with forgiving_streams():
+        parsed = parse(words)
+        try:
+            if not isinstance(parsed, EnvsArguments):
+                _check_current_folder()
+            use_compilation_cache()
+            return _run(parsed, Console(), ["nnx-ppo", *words])
+        except UsageError as error:
+            complain(str(error))
+            return USAGE_ERROR
+        except KeyboardInterrupt:
+            complain("interrupted")
+            return INTERRUPTED
+
+
+def _check_current_folder() -> None:
     try:
-        use_compilation_cache()
-        return _run(parsed, console, ["nnx-ppo", *words])
-    except UsageError as error:
-        print(f"nnx-ppo: {error}", file=sys.stderr)
-        return USAGE_ERROR
-    except KeyboardInterrupt:
-        print("nnx-ppo: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        os.getcwd()
+    except OSError as error:
+        raise UsageError(
+            "expected a current folder that exists, it has been deleted; change into another one"
+        ) from error
 
 
 def _run(parsed: Arguments, console: Console, command: list[str]) -> int:

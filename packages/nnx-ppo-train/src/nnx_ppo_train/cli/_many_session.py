@@ -1,8 +1,8 @@
 """Several seeds of one run side by side: a run folder for each, and what they have in common."""
 
+import contextlib
 import dataclasses
-import shutil
-import statistics
+import math
 import time
 from typing import Any
 
@@ -11,19 +11,34 @@ from flax import nnx
 from nnx_stateful import StatefulModule
 from rich.console import Console
 
+from .._background import wait_for_saves
 from .._callbacks import EVALUATION_RETURN
-from .._checkpoint import latest_checkpoint, load_checkpoint, make_checkpoint_fn
+from .._checkpoint import latest_checkpoint, load_network
 from .._checkpoint_files import checkpoints_in, step_of
+from .._checkpoint_saver import make_checkpoint_fn
+from .._json_lines import read_metrics
 from .._many import train_ppo_many
 from .._sweep import Member
 from .._types import TrainingState
-from ._metrics_file import MetricsFile, read_metrics
+from ._ending import FAILED, SIGNALS, Ending, end_of
+from ._errors import complain
+from ._lock import RunLock
+from ._metrics_file import MetricsFile
 from ._pictures import draw_pictures
 from ._progress import TrainingProgress, duration
 from ._resolve import resolve_network
 from ._run_config import RunConfig, write_run_config
 from ._run_folder import RunFolder
-from ._session import INTERRUPTED, KEPT_CHECKPOINTS, list_files, say, share
+from ._seed_returns import median_return, median_seed, not_finite, of_all_seeds
+from ._session import (
+    KEPT_CHECKPOINTS,
+    draw_unless_interrupted,
+    how_it_ended,
+    list_files,
+    remove_empty,
+    say,
+)
+from ._summary import TRAINING_RETURN, last_value, nonfinite_lines, share, time_lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +48,7 @@ class ManySession:
     Attributes:
       console: where to say how it goes.
       folder: the folder that holds all of them.
+      lock: the lock on it.
       run: what to do; its seed is the first.
       env: the environment.
       seeds: the seeds.
@@ -41,6 +57,7 @@ class ManySession:
 
     console: Console
     folder: RunFolder
+    lock: RunLock
     run: RunConfig
     env: Any
     seeds: range
@@ -50,27 +67,28 @@ class ManySession:
         """Trains, draws the pictures and says what there is.
 
         Returns:
-          The exit code: 0, or 130 after Ctrl-C.
+          The exit code: 0, 1 after a failure, 130 after Ctrl-C, 143 and 138 after SIGTERM and
+          SIGUSR1.
         """
         started = time.monotonic()
-        interrupted, stopped_by = False, None
-        for seed in self.seeds:
-            own = self._folder_of(seed)
-            own.path.mkdir()
-            write_run_config(own.config, self._run_of(seed), self.command)
-        try:
-            stopped_by = self._train()
-        except KeyboardInterrupt:
-            interrupted = True
-            if self._left_nothing():
-                return INTERRUPTED
-            say(self.console, "\nInterrupted; drawing the pictures (Ctrl-C again to leave them).")
-        try:
-            self._draw()
-        except KeyboardInterrupt:
-            say(self.console, "Pictures left undrawn.")
-        self._summarize(time.monotonic() - started, stopped_by)
-        return INTERRUPTED if interrupted else 0
+        with contextlib.ExitStack() as locks:
+            for seed in self.seeds:
+                own = self._folder_of(seed)
+                own.path.mkdir()
+                locks.enter_context(RunLock(own.path))
+                write_run_config(own.config, self._run_of(seed), self.command)
+            ending = end_of(self._train, self.folder.path)
+            if ending.failure:
+                complain(ending.failure)
+            if ending.code and not self._all_have_checkpoints():
+                locks.close()
+                return remove_empty(self.console, self.folder, self.lock, ending)
+            if ending.hurries:
+                self._say_how_to_go_on(ending)
+                return ending.code
+            draw_unless_interrupted(self.console, ending, self._draw)
+            self._summarize(time.monotonic() - started, ending)
+            return ending.code
 
     def _folder_of(self, seed: int) -> RunFolder:
         return RunFolder(self.folder.path / f"seed_{seed}")
@@ -85,7 +103,10 @@ class ManySession:
         progress = TrainingProgress(self.console, config.ppo.total_steps, 0)
         savers = {
             seed: make_checkpoint_fn(
-                self._folder_of(seed).checkpoints, self._run_of(seed).train, keep=KEPT_CHECKPOINTS
+                self._folder_of(seed).checkpoints,
+                self._run_of(seed).train,
+                keep=KEPT_CHECKPOINTS,
+                keep_best=EVALUATION_RETURN if config.eval.enabled else None,
             )
             for seed in self.seeds
         }
@@ -93,8 +114,8 @@ class ManySession:
         def log(metrics: dict[str, Any], step: int) -> None:
             every = {name: np.broadcast_to(v, len(self.seeds)) for name, v in metrics.items()}
             for index, file in enumerate(files):
-                file.write({name: float(values[index]) for name, values in every.items()}, step)
-            progress.update({name: _median(values) for name, values in every.items()}, step)
+                file.write(_of_one(every, index), step)
+            progress.update(of_all_seeds(every), step, _note(not_finite(every), len(self.seeds)))
 
         def save(state: TrainingState, step: int, member: Member) -> None:
             savers[member.seed](state, step)
@@ -112,73 +133,85 @@ class ManySession:
         finally:
             for file in files:
                 file.close()
+            wait_for_saves()
         return result.stopped_by
 
     def _network(self, env: Any, rngs: nnx.Rngs) -> StatefulModule:
         return resolve_network(self.run, env, rngs)
 
-    def _left_nothing(self) -> bool:
-        """Whether there is no checkpoint; the folder, which nobody can use, is removed then."""
-        if all(checkpoints_in(self._folder_of(seed).checkpoints) for seed in self.seeds):
-            return False
-        shutil.rmtree(self.folder.path)
-        say(
-            self.console,
-            f"\nStopped before the first checkpoint; {self.folder.path} is removed.",
-        )
-        return True
+    def _all_have_checkpoints(self) -> bool:
+        return all(checkpoints_in(self._folder_of(seed).checkpoints) for seed in self.seeds)
 
     def _draw(self) -> None:
         """Draws the curves of all seeds, and an episode of the median one."""
-        seed = self._median_seed()
+        returns = self._last_returns()
+        seed = median_seed(returns) if returns else self.seeds[0]
         run, folder = self._run_of(seed), self._folder_of(seed)
         network = self._network(self.env, nnx.Rngs(seed))
         checkpoint = latest_checkpoint(folder.checkpoints)
-        trained = load_checkpoint(checkpoint, network, self.env, run.train).networks
+        trained = load_network(checkpoint, network)
         metrics = [self._folder_of(seed).metrics for seed in self.seeds]
         draw_pictures(self.console, self.folder, self.env, trained, run, metrics)
 
-    def _median_seed(self) -> int:
-        returns = self._last_returns()
-        if not returns:
-            return self.seeds[0]
-        middle = statistics.median_low(returns.values())
-        return next(seed for seed, value in returns.items() if value == middle)
+    def _lines(self) -> list[list[dict[str, Any]]]:
+        return [read_metrics(self._folder_of(seed).metrics) for seed in self.seeds]
 
     def _last_returns(self) -> dict[int, float]:
-        """The last evaluation's mean return by seed; without seeds that have none."""
-        found = {}
-        for seed in self.seeds:
-            lines = read_metrics(self._folder_of(seed).metrics)
-            values = [line.get(EVALUATION_RETURN) for line in lines]
-            values = [value for value in values if value is not None]
-            if values:
-                found[seed] = values[-1]
-        return found
+        """The last evaluation's mean return by seed, NaN included; without seeds that have none."""
+        found = {
+            seed: last_value(lines, EVALUATION_RETURN)
+            for seed, lines in zip(self.seeds, self._lines(), strict=True)
+        }
+        return {seed: value[0] for seed, value in found.items() if value is not None}
 
-    def _summarize(self, seconds: float, stopped_by: str | None) -> None:
-        total = self.run.train.ppo.total_steps
+    def _steps(self) -> int:
+        return step_of(latest_checkpoint(self._folder_of(self.seeds[0]).checkpoints))
+
+    def _say_how_to_go_on(self, ending: Ending) -> None:
         first = self._folder_of(self.seeds[0])
-        steps = step_of(latest_checkpoint(first.checkpoints))
-        done = f"Finished {steps:,}" if steps >= total else f"Stopped at {steps:,} of {total:,}"
-        why = f": {stopped_by}" if stopped_by else ""
-        say(self.console, f"\n{done} steps of each seed in {duration(seconds)}{why}.")
+        say(
+            self.console,
+            f"\nStopped by {SIGNALS[ending.code]} at {self._steps():,} of "
+            f"{self.run.train.ppo.total_steps:,} steps of each seed; go on with each, as by:  "
+            f"nnx-ppo resume {first.name}",
+        )
+
+    def _summarize(self, seconds: float, ending: Ending) -> None:
+        total = self.run.train.ppo.total_steps
+        first, steps, lines = self._folder_of(self.seeds[0]), self._steps(), self._lines()
+        reached = lines[0][-1]["step"] if ending.code == FAILED and lines[0] else steps
+        took = duration(seconds)
+        say(self.console, f"\n{how_it_ended(ending, reached, total, took, ' of each seed')}")
         returns = self._last_returns()
         if returns:
             listed = "  ".join(f"{seed}: {value:.4g}" for seed, value in returns.items())
-            median = statistics.median(returns.values())
+            median = median_return(returns)
             say(
                 self.console,
                 f"Evaluation return, median of the seeds: {median:.4g}{share(median, self.env)}\n"
                 f"by seed: {listed}",
             )
+            bad = [str(seed) for seed, value in returns.items() if not math.isfinite(value)]
+            if bad:
+                say(self.console, f"Not finite, and counted as the worst: seed {', '.join(bad)}")
+        for line in (*nonfinite_lines(lines), *time_lines(lines, self.run)):
+            say(self.console, line)
         list_files(self.console, self.folder, {"first of the runs": first.path})
         say(self.console, f"Evaluate one:  nnx-ppo eval {first.name}")
-        further = f" --total-steps {2 * steps}" if steps >= total else ""
-        say(self.console, f"Train it on:   nnx-ppo resume {first.name}{further}")
+        if ending.code != FAILED:
+            further = f" --total-steps {2 * steps}" if steps >= total else ""
+            say(self.console, f"Train it on:   nnx-ppo resume {first.name}{further}")
 
 
-def _median(values: np.ndarray) -> float:
-    """The median of the seeds that have a value; NaN where none has."""
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if known.size else float("nan")
+def _of_one(every: dict[str, np.ndarray], index: int) -> dict[str, float]:
+    """The metrics of one seed; without the return of training if none of its episodes ended."""
+    own = {name: float(column[index]) for name, column in every.items()}
+    return {
+        name: value
+        for name, value in own.items()
+        if not (name.startswith(TRAINING_RETURN) and math.isnan(value))
+    }
+
+
+def _note(count: int, seeds: int) -> str:
+    return f"  not finite in {count} of {seeds} seeds" if count else ""

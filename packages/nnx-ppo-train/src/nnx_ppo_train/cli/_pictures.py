@@ -1,10 +1,11 @@
 """The pictures that a run leaves: learning curve, graph, and one episode."""
 
+import math
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 from nnx_graph import draw_graph
@@ -13,12 +14,13 @@ from rich.console import Console
 
 from .._callbacks import EVALUATION_RETURN
 from .._episode_recording import record_episode
+from .._json_lines import read_metrics
 from .._keys import Purpose, key_for
 from ..presets import find_graph
-from ._metrics_file import read_metrics
 from ._rendering import RenderedEnv, save_gif, thin
 from ._run_config import RunConfig
 from ._run_folder import RunFolder
+from ._summary import TRAINING_RETURN
 
 MAX_FRAMES = 120
 
@@ -76,11 +78,11 @@ def draw_learning_curve(
     runs = [read_metrics(file) for file in metrics]
     figure = Figure(figsize=(6.4, 4.0), dpi=120, layout="constrained")
     axes = figure.add_subplot()
-    training = _over_runs(runs, "train/episode_reward", 50)
+    training = _over_runs(runs, TRAINING_RETURN, 50)
     over_seeds = "" if len(runs) == 1 else f", median of {len(runs)} seeds"
     if training[0]:
         axes.plot(*training, color="0.6", label=f"training episodes{over_seeds}", zorder=1)
-        low, high = (_over_runs(runs, "train/episode_reward", p) for p in (25, 75))
+        low, high = (_over_runs(runs, TRAINING_RETURN, p) for p in (25, 75))
         axes.fill_between(low[0], low[1], high[1], color="0.6", alpha=0.3, linewidth=0)
     evaluation = _over_runs(runs, EVALUATION_RETURN, 50)
     if evaluation[0]:
@@ -98,7 +100,8 @@ def draw_learning_curve(
         axes.fill_between(low[0], low[1], high[1], color="C0", alpha=0.2, label=band)
     if max_return is not None:
         axes.axhline(max_return, color="C2", linestyle="--", linewidth=1, label="maximum")
-    axes.set(xlabel="environment steps", ylabel="return", title=title)
+    axes.set(xlabel="environment steps", ylabel="return")
+    axes.set_title(_printable(title), parse_math=False)  # a folder may be called $
     axes.xaxis.set_major_formatter(EngFormatter())
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="best", fontsize="small")
@@ -106,17 +109,37 @@ def draw_learning_curve(
     figure.savefig(path)
 
 
+def _printable(name: str) -> str:
+    """A file name that need not be UTF-8, as text."""
+    return os.fsencode(name).decode(errors="replace")
+
+
 def _over_runs(
     runs: Sequence[list[dict[str, Any]]], name: str, percentile: float
 ) -> tuple[list[int], list[float]]:
-    """Steps at which any run has a metric, and its percentile over the runs that have it there."""
+    """Steps at which any run has a metric, and its percentile over the runs that have it there.
+
+    A value that is not finite is below every other; a percentile that meets one is NaN, a gap in
+    the line. Returns of training are NaN in older files where no episode ended: left out.
+    """
     values: dict[int, list[float]] = {}
     for lines in runs:
         for line in lines:
-            if line.get(name) is not None:
-                values.setdefault(line["step"], []).append(line[name])
+            value = line.get(name)
+            if value is not None and not (name == TRAINING_RETURN and math.isnan(value)):
+                values.setdefault(line["step"], []).append(value)
     steps = sorted(values)
-    return steps, [float(np.percentile(values[step], percentile)) for step in steps]
+    return steps, [_percentile(values[step], percentile) for step in steps]
+
+
+def _percentile(values: list[float], percentile: float) -> float:
+    finite = sorted(value for value in values if math.isfinite(value))
+    place = percentile / 100 * (len(values) - 1) - (len(values) - len(finite))
+    low = math.floor(place)
+    if low < 0:
+        return math.nan
+    high = min(low + 1, len(finite) - 1)
+    return finite[low] + (place - low) * (finite[high] - finite[low])
 
 
 def draw_episode(path: Path, env: Any, network: StatefulModule, seed: int, length: int) -> None:

@@ -1,61 +1,59 @@
 """How training is going: a live line on a terminal, now and then a line elsewhere."""
 
 import dataclasses
-import math
 import time
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
+from .._callbacks import EVALUATION_RETURN
+
 PLAIN_INTERVAL = 10.0  # s, between lines where there is no terminal
+_SHOWN = {
+    "train/episode_reward": ("return", ".1f"),
+    EVALUATION_RETURN: ("eval", ".1f"),
+    "losses/actor": ("actor", ".3f"),
+    "losses/critic": ("critic", ".3g"),
+}
+_COUNTED = {"nonfinite/samples": "samples", "nonfinite/updates": "updates"}
 
 
 @dataclasses.dataclass
 class Latest:
-    """The newest values of what is shown; NaN where there is none yet.
+    """The newest values of what is shown, by metric; NaN is a value and is shown.
 
     Attributes:
-      train_return: mean return of the training episodes that ended in the last iteration in which
-        any did.
-      eval_return: mean return of the last evaluation.
-      actor_loss: the clipped surrogate, summed over actions.
-      critic_loss: the value loss, summed over rewards.
+      values: by metric, of those that were there once.
+      left_out: counts of what was not finite, summed over the iterations.
     """
 
-    train_return: float = math.nan
-    eval_return: float = math.nan
-    actor_loss: float = math.nan
-    critic_loss: float = math.nan
+    values: dict[str, float] = dataclasses.field(default_factory=dict)
+    left_out: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def update(self, metrics: dict[str, float]) -> None:
-        """Takes what is new in an iteration's metrics."""
-        for name, key in (
-            ("train_return", "train/episode_reward"),
-            ("eval_return", "eval/episode_reward/mean"),
-        ):
-            value = metrics.get(key, math.nan)
-            if not math.isnan(value):
-                setattr(self, name, value)
-        for name, key in (("actor_loss", "losses/actor"), ("critic_loss", "losses/critic")):
-            parts = [v for k, v in metrics.items() if k == key or k.startswith(f"{key}/")]
-            if parts:
-                setattr(self, name, sum(parts))
+        """Takes what is new in an iteration's metrics; what they lack keeps its last value."""
+        for metric in _SHOWN:
+            parts = [v for k, v in metrics.items() if k == metric or k.startswith(f"{metric}/")]
+            if metric in metrics or (parts and metric.startswith("losses/")):
+                is_loss = metric.startswith("losses/")
+                self.values[metric] = sum(parts) if is_loss else metrics[metric]
+        for metric in _COUNTED:
+            self.left_out[metric] = self.left_out.get(metric, 0.0) + metrics.get(metric, 0.0)
 
     def text(self) -> str:
-        """Returns and losses, as far as there are any."""
-        shown = {
-            "return": self.train_return,
-            "eval": self.eval_return,
-            "actor": self.actor_loss,
-            "critic": self.critic_loss,
-        }
-        formats = {"return": ".1f", "eval": ".1f", "actor": ".3f", "critic": ".3g"}
-        return "  ".join(
-            f"{name} {value:{formats[name]}}"
-            for name, value in shown.items()
-            if not math.isnan(value)
-        )
+        """Returns and losses as far as there are any, and what was left out if anything was."""
+        words = [
+            f"{name} {self.values[metric]:{form}}"
+            for metric, (name, form) in _SHOWN.items()
+            if metric in self.values
+        ]
+        counts = [
+            f"{self.left_out[metric]:,.0f} {name}"
+            for metric, name in _COUNTED.items()
+            if self.left_out.get(metric)
+        ]
+        return "  ".join([*words, f"not finite: {', '.join(counts)}"] if counts else words)
 
 
 class TrainingProgress:
@@ -80,7 +78,11 @@ class TrainingProgress:
 
     def __enter__(self) -> "TrainingProgress":
         if self._console.is_terminal:
-            columns = (SpinnerColumn(), BarColumn(8), TextColumn("{task.description}"))
+            columns = (
+                SpinnerColumn(),
+                BarColumn(8),
+                TextColumn("{task.description}", markup=False),
+            )
             self._live = Progress(*columns, console=self._console, refresh_per_second=5)
             self._task = self._live.add_task(
                 "compiling", total=self._total, completed=self._start_step
@@ -97,22 +99,30 @@ class TrainingProgress:
         if self._live is not None:
             self._live.stop()
 
-    def update(self, metrics: dict[str, float], step: int) -> None:
-        """Takes the metrics of an iteration and shows what is due."""
+    def update(self, metrics: dict[str, float], step: int, note: str = "") -> None:
+        """Takes the metrics of an iteration and shows what is due.
+
+        Args:
+          metrics: the metrics.
+          step: environment steps.
+          note: what else to show behind them.
+        """
         self._latest.update(metrics)
+        latest = f"{self._latest.text()}{note}"
         now = time.monotonic()
         if self._first is None and step > self._start_step:
             self._first = (now, step)
         if self._live is not None:
-            text = f"{short(step)} steps{self._speed(now, step)}  {self._latest.text()}"
+            text = f"{short(step)} steps{self._speed(now, step)}  {latest}"
             self._live.update(self._task, completed=step, description=text)
-        evaluated = "eval/episode_reward/mean" in metrics
+        evaluated = EVALUATION_RETURN in metrics
         due = now - self._last_line > PLAIN_INTERVAL or step >= self._total
         if evaluated or (self._live is None and due):
             self._last_line = now
             self._console.print(
-                f"step {step:,} of {self._total:,}{self._speed(now, step)}  {self._latest.text()}",
+                f"step {step:,} of {self._total:,}{self._speed(now, step)}  {latest}",
                 highlight=False,
+                markup=False,
                 soft_wrap=True,
             )
 

@@ -5,7 +5,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flax import nnx
@@ -15,7 +15,7 @@ from .._check_training import check_training
 from .._env_check import check_env
 from .._optimizer import Optimizer
 from ..envs import make_env
-from ..presets import list_networks, make_network
+from ..presets import NetworkOptions, list_networks, make_network
 from ._errors import UsageError, user_errors
 from ._run_config import RunConfig
 
@@ -26,11 +26,14 @@ INSTALL_PLAYGROUND = (
 )
 
 
-def make_run(run: RunConfig) -> tuple[Any, StatefulModule]:
+def make_run(
+    run: RunConfig, import_path: Sequence[str] | None = None
+) -> tuple[Any, StatefulModule]:
     """Makes a run's environment and network and checks that they fit together.
 
     Args:
       run: what to make.
+      import_path: folders to import from first; by default those of the run.
 
     Returns:
       The environment and the network, with initial parameters from the run's seed.
@@ -38,8 +41,8 @@ def make_run(run: RunConfig) -> tuple[Any, StatefulModule]:
     Raises:
       UsageError: if there is no such environment or network, or they do not fit together.
     """
-    for folder in reversed(run.import_path):
-        if folder not in sys.path:
+    for folder in reversed(run.import_path if import_path is None else import_path):
+        if sys.path[:1] != [folder]:
             sys.path.insert(0, folder)
     env = resolve_env(run.env)
     with user_errors():
@@ -78,7 +81,7 @@ def resolve_network(run: RunConfig, env: Any, rngs: nnx.Rngs) -> StatefulModule:
         return network
     with user_errors():
         try:
-            return make_network(run.network, env, rngs, run.net)
+            return make_network(run.network, env, rngs, run.net or NetworkOptions())
         except ValueError as error:
             if run.network in list_networks():
                 raise

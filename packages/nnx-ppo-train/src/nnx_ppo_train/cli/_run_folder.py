@@ -4,9 +4,11 @@ import dataclasses
 import datetime
 import os
 import re
+import shlex
 from pathlib import Path
 
-from ._errors import UsageError
+from ._errors import UsageError, reason
+from ._lock import LOCK
 
 RUNS = Path("runs")
 
@@ -67,36 +69,80 @@ class RunFolder:
         path = self.path
         if path.is_absolute() and path.is_relative_to(Path.cwd()):
             path = path.relative_to(Path.cwd())
-        return f"'{path}'" if re.search(r"[^\w@%+=:,./-]", str(path)) else str(path)
+        word = str(path)
+        return shlex.quote(f"./{word}" if word.startswith("-") else word)
 
 
-def new_run_folder(path: Path | None, env: str, network: str, seed: int) -> RunFolder:
-    """Chooses a run folder, without making it.
+def check_new(path: Path) -> None:
+    """Raises UsageError unless a run folder can be made at a path, as far as one can tell."""
+    try:
+        os.fspath(path.absolute()).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"--run-dir: expected a path in UTF-8, got {os.fsencode(path.absolute())!r}; choose "
+            "another --run-dir"
+        ) from error
+    if os.path.lexists(path):  # unlike Path.exists, False where one may not look
+        _refuse(path)
+
+
+def make_run_folder(path: Path | None, env: str, network: str, seed: int) -> RunFolder:
+    """Makes a run folder.
 
     Args:
-      path: the one the user wants, or None for a name made of the other arguments and the time.
+      path: the one the user wants, or None for a name made of the other arguments and the time;
+        of several processes in the same second each gets one of its own.
       env: name of the environment.
       network: name of the network.
       seed: the seed.
 
     Raises:
-      UsageError: if there is something at the path already.
+      UsageError: if there is something at the path already, or no folder can be made there.
     """
-    if path is None:
-        time = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-        words = [re.sub(r"[^\w.-]+", "_", word) for word in (env, network)]
-        path = RUNS / "-".join([*words, str(seed), time])
-        for count in range(2, 100):
-            if not path.exists():
-                break
-            path = path.with_name(f"{path.name.removesuffix(f'-{count - 1}')}-{count}")
-    if os.path.exists(path):  # unlike Path.exists, False where one may not look
-        folder = RunFolder(path)
-        remedy = f"go on with it by `nnx-ppo resume {folder.name}`, or choose another --run-dir"
-        if not folder.config.is_file():
-            remedy = "choose another --run-dir"
-        raise UsageError(f"--run-dir {path}: expected a folder that does not exist yet; {remedy}")
-    return RunFolder(path)
+    if path is not None:
+        _make(path)
+        return RunFolder(path)
+    time = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    words = [re.sub(r"[^\w.-]+", "_", word) for word in (env, network)]
+    first = RUNS / "-".join([*words, str(seed), time])
+    for count in range(1, 10_000):
+        candidate = first if count == 1 else first.with_name(f"{first.name}-{count}")
+        try:
+            candidate.mkdir(parents=True)  # atomic: one process alone succeeds
+        except FileExistsError:
+            continue
+        except OSError:
+            pass  # told below
+        break
+    if not candidate.is_dir():
+        _make(candidate)
+    return RunFolder(candidate)
+
+
+def is_unused(path: Path) -> bool:
+    """Returns whether a folder holds nothing but, perhaps, a lock."""
+    return path.is_dir() and all(entry.name == LOCK for entry in path.iterdir())
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        _refuse(path)
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise UsageError(
+            f"--run-dir {path}: expected a folder that can be made, got {why!r}; choose another "
+            "--run-dir"
+        ) from error
+
+
+def _refuse(path: Path) -> None:
+    folder = RunFolder(path)
+    remedy = f"go on with it by `nnx-ppo resume {folder.name}`, or choose another --run-dir"
+    if not os.path.isfile(folder.config):
+        remedy = "choose another --run-dir"
+    raise UsageError(f"--run-dir {path}: expected a folder that does not exist yet; {remedy}")
 
 
 def find_run_folder(path: Path) -> RunFolder:
@@ -106,17 +152,22 @@ def find_run_folder(path: Path) -> RunFolder:
       UsageError: if it is none; the message lists those that are near.
     """
     folder = RunFolder(path)
-    if folder.config.is_file():
+    if os.path.isfile(folder.config):
         return folder
-    problem = "there is no config.json in it" if path.exists() else "there is no such folder"
+    problem = "there is no config.json in it" if os.path.exists(path) else "there is no such folder"
     raise UsageError(f"{path}: expected a run folder, {problem}; {_nearby(path)}")
 
 
 def _nearby(path: Path) -> str:
-    places = {place.resolve(): place for place in (path, path.parent, RUNS)}
-    found = [
-        str(config.parent) for place in places.values() for config in place.glob("*/config.json")
-    ]
+    try:
+        places = {place.resolve(): place for place in (path, path.parent, RUNS)}
+        found = [
+            str(config.parent)
+            for place in places.values()
+            for config in place.glob("*/config.json")
+        ]
+    except (OSError, ValueError):  # where one may not look, or no path at all
+        found = []
     if not found:
         return "there are none nearby, `nnx-ppo train` makes one"
     newest = sorted(found, key=lambda name: Path(name).stat().st_mtime, reverse=True)

@@ -3,26 +3,33 @@
 import dataclasses
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from nnx_stateful import StatefulModule
 from rich.console import Console
 
-from .._checkpoint import latest_checkpoint, make_checkpoint_fn
-from .._checkpoint_files import step_of
+from .._background import wait_for_saves
+from .._callbacks import EVALUATION_RETURN
+from .._checkpoint import best_checkpoint, latest_checkpoint
+from .._checkpoint_files import checkpoints_in, step_of
+from .._checkpoint_saver import make_checkpoint_fn
+from .._json_lines import read_metrics
 from .._train import train_ppo
 from .._types import TrainingState, VideoData
-from ._metrics_file import MetricsFile, read_metrics
+from ._ending import FAILED, INTERRUPTED, SIGNALS, Ending, end_of
+from ._errors import complain
+from ._lock import RunLock
+from ._metrics_file import MetricsFile
 from ._pictures import draw_pictures
 from ._profile import IterationProfile
 from ._progress import TrainingProgress, duration
 from ._rendering import RenderedEnv, save_gif
-from ._run_config import RunConfig
+from ._run_config import RunConfig, note_end
 from ._run_folder import RunFolder
+from ._summary import nonfinite_lines, result_line, time_lines
 
 KEPT_CHECKPOINTS = 3
-INTERRUPTED = 130  # exit code of a program that Ctrl-C ended
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +39,7 @@ class Session:
     Attributes:
       console: where to say how it goes.
       folder: where it leaves its files.
+      lock: the lock on the folder.
       run: what to do.
       env: the environment.
       network: the network; holds the trained parameters afterwards.
@@ -40,8 +48,9 @@ class Session:
 
     console: Console
     folder: RunFolder
+    lock: RunLock
     run: RunConfig
-    env: Any
+    env: object
     network: StatefulModule
     profile: bool = False
 
@@ -52,23 +61,23 @@ class Session:
           start: state from which to go on.
 
         Returns:
-          The exit code: 0, or 130 after Ctrl-C.
+          The exit code: 0, 1 after a failure, 130 after Ctrl-C, 143 and 138 after SIGTERM and
+          SIGUSR1.
         """
         started = time.monotonic()
-        interrupted, stopped_by = False, None
-        try:
-            stopped_by = self._train(start)
-        except KeyboardInterrupt:
-            interrupted = True
-            if self._left_nothing():
-                return INTERRUPTED
-            say(self.console, "\nInterrupted; drawing the pictures (Ctrl-C again to leave them).")
-        try:
-            self.draw()
-        except KeyboardInterrupt:
-            say(self.console, "Pictures left undrawn.")
-        self._summarize(time.monotonic() - started, stopped_by)
-        return INTERRUPTED if interrupted else 0
+        ending = end_of(lambda: self._train(start), self.folder.path)
+        if ending.failure:
+            complain(ending.failure)
+        if ending.code and not checkpoints_in(self.folder.checkpoints):
+            return remove_empty(self.console, self.folder, self.lock, ending)
+        if ending.hurries:
+            self._say_how_to_go_on(ending)
+            return ending.code
+        if ending.stopped_by:
+            note_end(self.folder.config, self._last_step(), ending.stopped_by)
+        draw_unless_interrupted(self.console, ending, self.draw)
+        self._summarize(time.monotonic() - started, ending)
+        return ending.code
 
     def _train(self, start: TrainingState | None) -> str | None:
         """Trains; returns why it ended early, if it did."""
@@ -96,13 +105,17 @@ class Session:
                     log_fn=log,
                     video_fn=video,
                     checkpoint_fn=make_checkpoint_fn(
-                        self.folder.checkpoints, config, keep=KEPT_CHECKPOINTS
+                        self.folder.checkpoints,
+                        config,
+                        keep=KEPT_CHECKPOINTS,
+                        keep_best=EVALUATION_RETURN if config.eval.enabled else None,
                     ),
                     eval_env=RenderedEnv(self.env) if config.video.enabled else self.env,
                     initial_state=start,
                 )
         finally:
             metrics.close()
+            wait_for_saves()
         return result.stopped_by
 
     def draw(self) -> None:
@@ -110,51 +123,75 @@ class Session:
         metrics = [self.folder.metrics]
         draw_pictures(self.console, self.folder, self.env, self.network, self.run, metrics)
 
-    def _left_nothing(self) -> bool:
-        """Whether there is no checkpoint; the folder, which nobody can use, is removed then."""
-        try:
-            latest_checkpoint(self.folder.checkpoints)
-        except FileNotFoundError:
-            shutil.rmtree(self.folder.path)
-            say(
-                self.console,
-                f"\nStopped before the first checkpoint; {self.folder.path} is removed.",
-            )
-            return True
-        return False
+    def _last_step(self) -> int:
+        return step_of(latest_checkpoint(self.folder.checkpoints))
 
-    def _summarize(self, seconds: float, stopped_by: str | None) -> None:
-        total = self.run.train.ppo.total_steps
-        name = self.folder.name
+    def _say_how_to_go_on(self, ending: Ending) -> None:
+        say(
+            self.console,
+            f"\nStopped by {SIGNALS[ending.code]} at {self._last_step():,} of "
+            f"{self.run.train.ppo.total_steps:,} steps; go on:  nnx-ppo resume {self.folder.name}",
+        )
+
+    def _summarize(self, seconds: float, ending: Ending) -> None:
+        name, lines = self.folder.name, read_metrics(self.folder.metrics)
         checkpoint = latest_checkpoint(self.folder.checkpoints)
-        steps = step_of(checkpoint)
-        say(self.console, "")
-        if steps < total:
-            why = f": {stopped_by}" if stopped_by else ""
-            done = f"Stopped at {steps:,} of {total:,} steps after {duration(seconds)}{why}."
-            say(self.console, done)
-        else:
-            say(self.console, f"Finished {steps:,} steps in {duration(seconds)}.")
-        say(self.console, self._result())
-        list_files(self.console, self.folder, {"checkpoint": checkpoint})
+        steps, total = step_of(checkpoint), self.run.train.ppo.total_steps
+        reached = lines[-1]["step"] if lines and ending.code == FAILED else steps
+        say(self.console, f"\n{how_it_ended(ending, reached, total, duration(seconds))}")
+        for line in (
+            result_line(lines, self.env),
+            *nonfinite_lines([lines]),
+            *time_lines([lines], self.run),
+        ):
+            say(self.console, line)
+        label = "last finite one" if ending.code == FAILED else "checkpoint"
+        list_files(self.console, self.folder, {label: checkpoint, **best_of(self.folder)})
+        if ending.code == FAILED:
+            say(self.console, f"Evaluate the last finite checkpoint:  nnx-ppo eval {name}")
+            return
         if steps < total:
             say(self.console, f"Go on:     nnx-ppo resume {name}")
         else:
             say(self.console, f"Train on:  nnx-ppo resume {name} --total-steps {2 * steps}")
         say(self.console, f"Evaluate:  nnx-ppo eval {name}")
 
-    def _result(self) -> str:
-        """The last evaluation in words, or the training return where there is none."""
-        lines = read_metrics(self.folder.metrics)
-        for what, key in (
-            ("Deterministic evaluation return", "eval/episode_reward/mean"),
-            ("Return of training episodes", "train/episode_reward"),
-        ):
-            found = [line for line in lines if line.get(key) is not None]
-            if found:
-                value = found[-1][key]
-                return f"{what}: {value:.4g}{share(value, self.env)} at step {found[-1]['step']:,}"
-        return "No episode has ended yet, so there is no return to report."
+
+def best_of(folder: RunFolder) -> dict[str, Path]:
+    """Returns the checkpoint with the best evaluation under what it is called, if there is one."""
+    try:
+        return {"best checkpoint": best_checkpoint(folder.checkpoints)}
+    except (FileNotFoundError, ValueError):  # no evaluation yet, or none that is finite
+        return {}
+
+
+def how_it_ended(ending: Ending, steps: int, total: int, took: str, of_each: str = "") -> str:
+    """Returns the sentence that says whether a training went through."""
+    if ending.code == FAILED:
+        return f"Failed at {steps:,} of {total:,} steps{of_each} after {took}: {ending.failure}"
+    if steps < total:
+        why = f": {ending.stopped_by}" if ending.stopped_by else ""
+        return f"Stopped at {steps:,} of {total:,} steps{of_each} after {took}{why}."
+    return f"Finished {steps:,} steps{of_each} in {took}."
+
+
+def remove_empty(console: Console, folder: RunFolder, lock: RunLock, ending: Ending) -> int:
+    """Removes a run folder without a checkpoint, which nobody can use; returns the exit code."""
+    lock.release()
+    shutil.rmtree(folder.path, ignore_errors=True)
+    how = "Failed" if ending.code == FAILED else "Stopped"
+    say(console, f"\n{how} before the first checkpoint; {folder.path} is removed.")
+    return ending.code
+
+
+def draw_unless_interrupted(console: Console, ending: Ending, draw: Callable[[], None]) -> None:
+    """Draws the pictures, which Ctrl-C leaves undrawn."""
+    if ending.code == INTERRUPTED:
+        say(console, "\nInterrupted; drawing the pictures (Ctrl-C again to leave them).")
+    try:
+        draw()
+    except KeyboardInterrupt:
+        say(console, "Pictures left undrawn.")
 
 
 def say(console: Console, text: str) -> None:
@@ -177,11 +214,3 @@ def list_files(console: Console, folder: RunFolder, more: dict[str, Path]) -> No
     for label, path in files.items():
         if path.exists():
             say(console, f"  {label:<15} {path}")
-
-
-def share(value: float, env: Any) -> str:
-    """How much of the environment's greatest return that is, where it is known."""
-    greatest = getattr(env, "max_return", None)
-    if not greatest or greatest < 0:
-        return ""
-    return f" of {greatest:g}, {value / greatest:.0%} of the maximum"

@@ -1,23 +1,32 @@
 """``nnx-ppo train``."""
 
+import contextlib
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 from rich.console import Console
 
-from .._config import LARGEST_SEED
+from .._checkpoint_files import checkpoints_in
+from .._config import LARGEST_SEED, TrainConfig
 from .._validate import check_whole_number
 from ._arguments import TrainArguments
 from ._errors import UsageError, user_errors
+from ._lock import RunLock
 from ._many_session import ManySession
 from ._recommended import recommended
 from ._resolve import make_run
-from ._run_config import RunConfig, write_run_config
-from ._run_folder import RunFolder, new_run_folder
+from ._resume import finished_because, go_on
+from ._run_config import RunConfig, read_run_config, write_run_config
+from ._run_folder import RunFolder, check_new, is_unused, make_run_folder
+from ._same_run import check_same
 from ._session import Session, say
+
+MOST_SEEDS = 10_000
 
 
 def train(arguments: TrainArguments, console: Console, command: list[str]) -> int:
-    """Starts a run; returns the exit code.
+    """Starts a run, or goes on with it on request; returns the exit code.
 
     Args:
       arguments: what the flags say.
@@ -30,23 +39,70 @@ def train(arguments: TrainArguments, console: Console, command: list[str]) -> in
     with user_errors():
         config = arguments.config()
     seeds = _seeds(arguments)
-    if arguments.profile and len(seeds) > 1:
+    _check_combinations(arguments)
+    run = _run_config(arguments, config)
+    path = arguments.run_dir
+    if path is not None and not (arguments.resume_if_exists and os.path.lexists(path)):
+        check_new(path)
+    if arguments.resume_if_exists and path is not None and os.path.lexists(path):
+        return _train_in(path, run, arguments, console, command)
+    env, network = make_run(run)
+    try:
+        folder = make_run_folder(path, run.env, run.network, config.seed)
+    except UsageError:
+        if path is None or not arguments.resume_if_exists or not path.is_dir():
+            raise
+        return _train_in(path, run, arguments, console, command)  # another job was faster
+    with RunLock(folder.path) as lock:
+        with _writable(folder):
+            if len(seeds) == 1:
+                write_run_config(folder.config, run, command)
+        _announce(console, folder, run, seeds)
+        if len(seeds) > 1:
+            return ManySession(console, folder, lock, run, env, seeds, command).train()
+        return Session(console, folder, lock, run, env, network, arguments.profile).train()
+
+
+def _train_in(
+    path: Path, run: RunConfig, arguments: TrainArguments, console: Console, command: list[str]
+) -> int:
+    """Goes on with the run in a folder, or starts it where it has saved nothing yet."""
+    folder = RunFolder(path)
+    if not path.is_dir() or not (os.path.isfile(folder.config) or is_unused(path)):
         raise UsageError(
-            f"--profile: expected one seed, got --seeds {arguments.seeds}; profile a run of one"
+            f"--run-dir {path}: expected a run folder, an empty folder or none, got something "
+            "else; choose another --run-dir"
         )
-    _check_network_options(arguments)
-    run = RunConfig(
+    with RunLock(path) as lock:
+        if os.path.isfile(folder.config):
+            with user_errors():
+                saved = read_run_config(folder.config)
+                check_same(path, saved, run)
+                why = finished_because(folder, run.train.ppo.total_steps)
+            if why is not None:
+                say(console, f"{path}: {why}.")
+                return 0
+            if checkpoints_in(folder.checkpoints):
+                return go_on(console, folder, lock, run, run.import_path)
+        env, network = make_run(run)
+        with _writable(folder):
+            write_run_config(folder.config, run, command)
+        _announce(console, folder, run, range(run.train.seed, run.train.seed + 1))
+        return Session(console, folder, lock, run, env, network, arguments.profile).train()
+
+
+def _run_config(arguments: TrainArguments, config: TrainConfig) -> RunConfig:
+    return RunConfig(
         env=arguments.env,
         network=arguments.network,
-        net=arguments.net,
+        net=None if ":" in arguments.network else arguments.net,
         train=config,
         import_path=(os.getcwd(),),
     )
-    folder = new_run_folder(arguments.run_dir, run.env, run.network, config.seed)
-    env, network = make_run(run)
-    _make(folder)
-    if len(seeds) == 1:
-        write_run_config(folder.config, run, command)
+
+
+def _announce(console: Console, folder: RunFolder, run: RunConfig, seeds: range) -> None:
+    config = run.train
     which = f"seed {config.seed}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
     say(
         console,
@@ -55,19 +111,17 @@ def train(arguments: TrainArguments, console: Console, command: list[str]) -> in
         f"Run folder: {folder.path}\n"
         "Compiling; the first time this takes a while, later starts find the result on disk.",
     )
-    if len(seeds) > 1:
-        return ManySession(console, folder, run, env, seeds, command).train()
-    return Session(console, folder, run, env, network, arguments.profile).train()
 
 
 def _seeds(arguments: TrainArguments) -> range:
     """The seeds to train.
 
     Raises:
-      UsageError: if there are none, one is too large, or videos are asked for of several.
+      UsageError: if there are none or too many, one is too large, or videos are asked for of
+        several.
     """
     with user_errors():
-        check_whole_number(arguments.seeds, "--seeds", at_least=1)
+        check_whole_number(arguments.seeds, "--seeds", 1, MOST_SEEDS)
         last = arguments.seed + arguments.seeds - 1
         check_whole_number(last, "--seed (the last of --seeds)", 0, LARGEST_SEED)
     if arguments.seeds > 1 and arguments.video.enabled:
@@ -76,6 +130,25 @@ def _seeds(arguments: TrainArguments) -> range:
             "seed is drawn at the end"
         )
     return range(arguments.seed, last + 1)
+
+
+def _check_combinations(arguments: TrainArguments) -> None:
+    """Raises UsageError where one flag leaves no room for another."""
+    if arguments.profile and arguments.seeds > 1:
+        raise UsageError(
+            f"--profile: expected one seed, got --seeds {arguments.seeds}; profile a run of one"
+        )
+    if arguments.resume_if_exists and arguments.run_dir is None:
+        raise UsageError(
+            "--resume-if-exists: expected --run-dir beside it, without which every run has a new "
+            "folder; name the folder"
+        )
+    if arguments.resume_if_exists and arguments.seeds > 1:
+        raise UsageError(
+            f"--resume-if-exists: expected one seed, got --seeds {arguments.seeds}; give each seed "
+            "a job and a folder of its own"
+        )
+    _check_network_options(arguments)
 
 
 def _check_network_options(arguments: TrainArguments) -> None:
@@ -92,12 +165,13 @@ def _check_network_options(arguments: TrainArguments) -> None:
             )
 
 
-def _make(folder: RunFolder) -> None:
-    """Makes the run folder."""
+@contextlib.contextmanager
+def _writable(folder: RunFolder) -> Iterator[None]:
+    """Context in which the folder's first file is written: it may be on a full disk."""
     try:
-        folder.path.mkdir(parents=True)
+        yield
     except OSError as error:
         raise UsageError(
-            f"--run-dir {folder.path}: expected a folder that can be made, got "
-            f"{error.strerror!r}; choose another --run-dir"
+            f"{folder.path}: expected a folder that can be written, got {error.strerror!r}; "
+            "choose another --run-dir"
         ) from error
