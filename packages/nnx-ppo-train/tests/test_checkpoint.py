@@ -1,81 +1,37 @@
-"""Checkpoints come back bit for bit, appear whole or not at all, and say what does not fit."""
+"""Checkpoints come back bit for bit, and say what does not fit."""
 
 import dataclasses
 import json
-import shutil
+import logging
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 from nnx_ppo_train import (
-    EvalConfig,
-    NormalTanhSampler,
-    PPOAdapter,
     PPOConfig,
     TrainConfig,
     latest_checkpoint,
     load_checkpoint,
+    load_config,
+    load_network,
     make_checkpoint_fn,
     make_env,
     save_checkpoint,
     train_ppo,
 )
-from nnx_stateful import GRU, Dense, Normalizer, Sequential
 
-ITERATION = 4 * 3  # environments times rollout length
-
-
-def make_config(iterations=2, **ppo):
-    ppo = {"gradient_clipping": 1.0, "n_minibatches": 2, **ppo}
-    return TrainConfig(
-        ppo=PPOConfig(n_envs=4, rollout_length=3, total_steps=iterations * ITERATION, **ppo),
-        eval=EvalConfig(enabled=False),
-        checkpoint_every_steps=ITERATION,
-    )
-
-
-def make_network(hidden=5, seed=0):
-    rngs = nnx.Rngs(seed)
-    sampler = NormalTanhSampler(rngs)
-    action = Sequential([Dense(hidden, 2, rngs), sampler])
-    adapter = PPOAdapter(action=action, value=Dense(hidden, 1, rngs))
-    return Sequential([Normalizer(4), GRU(4, hidden, rngs), adapter])
-
-
-def plain(tree):
-    """All leaves as NumPy arrays, keys as their data."""
-
-    def to_numpy(leaf):
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-
-    return jax.tree.map(to_numpy, tree)
-
-
-def parts(state):
-    return plain(
-        (
-            nnx.state(state.networks),
-            state.network_states,
-            state.env_states,
-            state.optimizer,
-            state.rng_key,
-            state.episodes,
-        )
-    )
-
-
-def assert_identical(one, other):
-    assert one.steps_taken == other.steps_taken
-    one, other = parts(one), parts(other)
-    assert jax.tree.structure(one) == jax.tree.structure(other)
-    for (path, a), b in zip(
-        jax.tree_util.tree_leaves_with_path(one), jax.tree.leaves(other), strict=True
-    ):
-        assert a.dtype == b.dtype, path
-        np.testing.assert_array_equal(a, b, err_msg=str(path))
+from ._checkpoints import (
+    ITERATION,
+    assert_identical,
+    first_state,
+    make_config,
+    make_network,
+    plain,
+    trained_state,
+)
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +40,8 @@ def env():
 
 
 @pytest.fixture(scope="module")
-def trained(env):
-    return train_ppo(env, make_network(), make_config()).training_state
+def trained():
+    return trained_state()
 
 
 @pytest.fixture
@@ -139,71 +95,9 @@ def test_leaves_without_elements_come_back(tmp_path, trained, env):
     assert_identical(loaded, state)
 
 
-def test_checkpoint_fn_in_training_keeps_the_newest(tmp_path, env):
-    config = make_config(iterations=3)
-    train_ppo(env, make_network(), config, checkpoint_fn=make_checkpoint_fn(tmp_path, keep=2))
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == [f"step_{steps:010d}" for steps in (2 * ITERATION, 3 * ITERATION)]
-    assert latest_checkpoint(tmp_path).name == names[-1]
-
-
-def test_checkpoint_fn_keeps_all_unless_told_otherwise(tmp_path, trained):
-    save = make_checkpoint_fn(tmp_path)
-    for step in (0, 9_999_999_999, 12_345_678_901):
-        save(trained, step)
-    save.wait()
-    assert len(list(tmp_path.iterdir())) == 3
-    assert latest_checkpoint(tmp_path).name == "step_12345678901"
-
-
-def test_interrupted_save_leaves_the_older_checkpoint(tmp_path, env, trained, monkeypatch):
-    save = make_checkpoint_fn(tmp_path, keep=1)
-    save(trained, 10)
-    save.wait()
-
-    def fail(self, target):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("pathlib.PosixPath.rename", fail)
-        save(trained, 20)
-        with pytest.raises(KeyboardInterrupt):
-            save.wait()
-    assert latest_checkpoint(tmp_path).name == "step_0000000010"
-    load_checkpoint(latest_checkpoint(tmp_path), make_network(), env, make_config())
-    save(trained, 20)
-    save.wait()
-    assert [path.name for path in tmp_path.iterdir()] == ["step_0000000020"]
-
-
-def test_saving_the_same_state_again_changes_nothing(tmp_path, trained):
-    save = make_checkpoint_fn(tmp_path)
-    save(trained, trained.steps_taken)
-    file = latest_checkpoint(tmp_path) / "checkpoint.json"
-    before = file.stat().st_mtime_ns
-    save(trained, trained.steps_taken)
-    assert file.stat().st_mtime_ns == before
-
-
-def test_checkpoint_fn_refuses_a_directory_of_another_run(tmp_path, trained):
-    make_checkpoint_fn(tmp_path)(trained, trained.steps_taken)
-    other = make_checkpoint_fn(tmp_path)
-    with pytest.raises(ValueError, match=r"no checkpoints after step 0, found step_0000000024"):
-        other(trained, 0)
-    state = dataclasses.replace(trained, rng_key=jax.random.key(99))
-    with pytest.raises(ValueError, match="got one of another run"):
-        other(state, state.steps_taken)
-
-
 def test_saving_over_something_raises(saved, trained):
     with pytest.raises(ValueError, match="expected a path that does not exist yet"):
         save_checkpoint(saved, trained)
-
-
-@pytest.mark.parametrize("keep", [0, -1])
-def test_keeping_none_raises(tmp_path, keep):
-    with pytest.raises(ValueError, match="keep: expected a whole number of at least 1"):
-        make_checkpoint_fn(tmp_path, keep=keep)
 
 
 def test_loading_nothing_raises(tmp_path, env):
@@ -247,74 +141,165 @@ def test_loading_for_another_environment_raises_with_path(saved):
         load_checkpoint(saved, make_network(), make_env("cartpole-positions"), make_config())
 
 
-# ---- damage ----------------------------------------------------------------------------------
+# ---- config, network alone -------------------------------------------------------------------
 
 
-def truncate(file):
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+def test_saved_config_is_used_where_none_is_given(env, trained, saved):
+    assert_identical(load_checkpoint(saved, make_network(seed=1), env), trained)
+    assert load_config(saved) == make_config()
 
 
-def largest(folder):
-    return max(
-        (file for file in folder.rglob("*") if file.is_file()), key=lambda f: f.stat().st_size
+def test_missing_config_is_told(tmp_path, env):
+    save_checkpoint(tmp_path / "saved", first_state())
+    with pytest.raises(ValueError, match="expected a config, got none: it was saved without one"):
+        load_checkpoint(tmp_path / "saved", make_network(), env)
+    with pytest.raises(ValueError, match="pass the run's config"):
+        load_config(tmp_path / "saved")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("learning_rate", optax.constant_schedule(1e-3)),
+        ("weight_decay_mask", lambda path, leaf: True),
+    ],
+)
+def test_functions_in_a_saved_config_are_told(tmp_path, field, value):
+    config = TrainConfig(ppo=PPOConfig(**{field: value}))
+    save_checkpoint(tmp_path / "saved", first_state(), config)
+    with pytest.raises(ValueError, match=rf"config\.ppo\.{field}: .* name of a function"):
+        load_config(tmp_path / "saved")
+
+
+def test_network_alone_needs_no_environment_and_no_config(tmp_path, trained):
+    save_checkpoint(tmp_path / "saved", trained)
+    template = make_network(seed=1)
+    loaded = load_network(tmp_path / "saved", template)
+    expected = plain(nnx.state(trained.networks))
+    jax.tree.map(np.testing.assert_array_equal, plain(nnx.state(loaded)), expected)
+    assert loaded is not template
+
+
+def test_network_of_another_width_is_refused(saved):
+    with pytest.raises(ValueError, match=r"does not fit the network: params/.*float32\[18\]"):
+        load_network(saved, make_network(hidden=6))
+
+
+def test_states_of_callbacks_and_metrics_come_back(tmp_path, env):
+    states = ({"best": 3.5, "values": [1, None, float("nan")]}, None)
+    metrics = {"eval/episode_reward/mean": 2.5, "losses/actor": float("inf")}
+    state = dataclasses.replace(first_state(), callbacks=states, metrics=metrics)
+    save_checkpoint(tmp_path / "saved", state, make_config())
+    text = (tmp_path / "saved" / "checkpoint.json").read_text()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    loaded = load_checkpoint(tmp_path / "saved", make_network(), env)
+    assert loaded.metrics == metrics
+    assert loaded.callbacks[0]["values"][:2] == [1, None]
+    assert np.isnan(loaded.callbacks[0]["values"][2])
+    assert loaded.callbacks[1] is None
+
+
+def test_callback_state_that_is_no_json_raises(tmp_path):
+    state = dataclasses.replace(first_state(), callbacks=(None, {"scale": jnp.ones(2)}))
+    with pytest.raises(TypeError, match=r"state_dict\(\) of callback 1\['scale'\]: expected"):
+        save_checkpoint(tmp_path / "saved", state)
+    assert not (tmp_path / "saved").exists()
+
+
+# ---- what does not fit -----------------------------------------------------------------------
+
+
+def test_every_mismatching_path_is_named(env, saved):
+    with pytest.raises(ValueError, match="does not fit") as caught:
+        load_checkpoint(saved, make_network(hidden=6), env, make_config())
+    text = str(caught.value)
+    names = [
+        name
+        for name, leaf in json.loads((saved / "checkpoint.json").read_text())["leaves"].items()
+        if 5 in leaf["shape"] or 15 in leaf["shape"]
+    ]
+    assert len(names) > 5
+    assert [name for name in names if name not in text] == []
+    assert "optimizer/" in text
+    assert "It seems that the network differs" in text
+
+
+def test_what_fits_is_loaded_where_that_is_allowed(env, trained, saved, caplog):
+    template = make_network(hidden=6, seed=1)
+    config = make_config()
+    with caplog.at_level(logging.WARNING, "nnx_ppo_train"):
+        state = load_checkpoint(saved, template, env, config, allow_partial=True)
+    assert "params/child_modules/1/bias/value: expected float32[18], got float32[15]" in caplog.text
+    mean = trained.networks.child_modules[0].mean[...]
+    np.testing.assert_array_equal(state.networks.child_modules[0].mean[...], mean)
+    assert np.any(mean != 0)
+    kernel = template.child_modules[1].kernel[...]
+    np.testing.assert_array_equal(state.networks.child_modules[1].kernel[...], kernel)
+    assert state.steps_taken == trained.steps_taken
+    assert (state.env_states, state.network_states, state.episodes) == (None, None, None)
+    assert int(optax.tree.get(state.optimizer, "count")) == 0  # moments of other parameters
+
+
+def test_all_of_it_is_loaded_in_part_where_everything_fits(env, trained, saved, caplog):
+    loaded = load_checkpoint(saved, make_network(seed=1), env, allow_partial=True)
+    assert_identical(loaded, trained)
+    assert not caplog.records
+
+
+# ---- other numbers of environments -----------------------------------------------------------
+
+
+def wider(n_envs=8, iterations=2, **ppo):
+    config = make_config(**ppo)
+    total = 2 * ITERATION + (iterations - 2) * n_envs * 3
+    ppo = dataclasses.replace(config.ppo, n_envs=n_envs, total_steps=total)
+    return dataclasses.replace(config, ppo=ppo)
+
+
+def lasting(state):
+    return plain((nnx.state(state.networks), state.optimizer, state.rng_key, state.schedules))
+
+
+def test_a_run_goes_on_with_another_number_of_environments(env, trained, saved):
+    config = wider(iterations=3)
+    start = load_checkpoint(saved, make_network(seed=1), env, config)
+    assert (start.env_states, start.network_states, start.episodes) == (None, None, None)
+    jax.tree.map(np.testing.assert_array_equal, lasting(start), lasting(trained))
+    result = train_ppo(env, make_network(seed=1), config, initial_state=start)
+    assert result.total_steps == trained.steps_taken + 8 * 3
+    state = result.training_state
+    assert state.env_states.obs.shape == (8, 4)
+    assert int(state.schedules.updates) == 3 * config.ppo.updates_per_iteration
+    assert state.networks.child_modules[0].sample_count == result.total_steps
+
+
+@pytest.mark.parametrize("n_envs", [4, 8])
+def test_episodes_that_were_not_saved_begin_anew(tmp_path, env, n_envs):
+    state = dataclasses.replace(first_state(normalize_rewards=True), steps_taken=2 * ITERATION)
+    save_checkpoint(
+        tmp_path / "saved", state, make_config(normalize_rewards=True), include_env_state=False
     )
+    names = json.loads((tmp_path / "saved" / "checkpoint.json").read_text())["leaves"]
+    assert not [n for n in names if n.startswith(("env_states", "network_states", "tally"))]
+    assert "rewards/sums" not in names
+    config = wider(n_envs, normalize_rewards=True)
+    start = load_checkpoint(tmp_path / "saved", make_network(seed=1), env, config)
+    assert (start.env_states, start.reward_sums) == (None, None)
+    config = dataclasses.replace(config, seed=0)
+    went_on = [
+        train_ppo(env, make_network(seed=1), config, initial_state=begin).training_state
+        for begin in (start, dataclasses.replace(start, steps_taken=start.steps_taken + 1))
+    ]
+    observations = [np.asarray(s.env_states.obs) for s in (*went_on, first_state())]
+    assert observations[0].shape == (n_envs, 4)
+    for index, one in enumerate(observations):  # neither those of the beginning, nor of a step on
+        for other in observations[index + 1 :]:
+            assert not np.isin(one, other).any()
+    jax.tree.map(np.testing.assert_array_equal, lasting(went_on[0]), lasting(state))
+    np.testing.assert_array_equal(went_on[0].reward_sums, np.zeros(n_envs))
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("[]", "expected a JSON object, got a list"),
-        ('{"format": "nnx-ppo', "expected a JSON object, got text that is none"),
-        ('{"format": "nnx-ppo-train checkpoint", "version": 3}', "expected the entries leaves"),
-        (
-            '{"format": "nnx-ppo-train checkpoint", "version": 3, "steps_taken": 1, '
-            '"leaves": {"a": {}}}',
-            "expected the entries leaves",
-        ),
-    ],
-)
-def test_damaged_record_names_the_file_and_the_checkpoint_before(
-    tmp_path, trained, env, text, problem
-):
-    save = make_checkpoint_fn(tmp_path)
-    save(trained, 10)
-    save(trained, 20)
-    newest = latest_checkpoint(tmp_path)
-    (newest / "checkpoint.json").write_text(text)
-    with pytest.raises(ValueError, match=problem) as caught:
-        load_checkpoint(newest, make_network(), env, make_config())
-    assert str(caught.value).startswith(f"{newest}/checkpoint.json: ")
-    assert f"restore it, or delete {newest}; the one before is step_0000000010" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("damage", "problem"),
-    [
-        (lambda arrays: truncate(largest(arrays)), r"arrays/.* has \d+ bytes instead of \d+"),
-        (lambda arrays: largest(arrays).unlink(), r"arrays/.* is missing"),
-        (
-            lambda arrays: truncate(arrays / "manifest.ocdbt"),
-            r"arrays/manifest\.ocdbt has \d+ bytes",
-        ),
-        (lambda arrays: (arrays / "_METADATA").unlink(), r"arrays/_METADATA is missing"),
-        (lambda arrays: shutil.rmtree(arrays), r"arrays/.* is missing"),
-    ],
-)
-def test_damaged_arrays_are_told_in_one_sentence(saved, env, capfd, damage, problem):
-    damage(saved / "arrays")
-    match = rf"saved: expected a whole checkpoint, got one that cannot be read \({problem}"
-    with pytest.raises(ValueError, match=match) as caught:
-        load_checkpoint(saved, make_network(), env, make_config())
-    assert "; delete it, there is none before it" in str(caught.value)
-    assert "Event loop" not in capfd.readouterr().err
-
-
-def test_arrays_of_wrong_content_are_told_without_the_store_specification(saved, env, monkeypatch):
-    def restore(*_):  # a real failure goes on in threads, which complain after the test
-        raise ValueError("DATA_LOSS: checksum [tensorstore_spec='{}']")
-
-    monkeypatch.setattr("orbax.checkpoint.StandardCheckpointer.restore", restore)
-    with pytest.raises(
-        ValueError, match=r"one that cannot be read \(DATA_LOSS: checksum\); delete"
-    ):
-        load_checkpoint(saved, make_network(), env, make_config())
+def test_another_environment_is_refused_with_other_rows_too(saved):
+    expected = r"env_states/obs: expected float32\[envs, 2\], got float32\[envs, 4\]"
+    with pytest.raises(ValueError, match=expected):
+        load_checkpoint(saved, make_network(), make_env("cartpole-positions"), wider())

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 from nnx_stateful import FixedParameter, StatefulModule
 
 from ._background import wait_for_saves
 from ._checkpoint_files import read_arrays, read_record
-from ._checkpoint_leaves import describe, is_key, named_leaves, of_network, restored
+from ._checkpoint_leaves import is_key, named_leaves, of_network, restored
+from ._checkpoint_matching import match_leaves, told
 
 _LOG = logging.getLogger("nnx_ppo_train")
 Patterns = str | Sequence[str]
@@ -53,35 +55,31 @@ def init_from(
     own = named_leaves(state, like=record["leaves"])
     paths = {name: path for name, path in _paths(own, networks).items() if not is_key(own[name])}
     chosen = _matching(paths.values(), take, "init_from: take")
-    problems, sources = [], {}
-    for name, plain in paths.items():
-        if plain not in chosen:
-            continue
-        expected = describe(own[name])
-        got = record["leaves"].get(saved.get(name, ""))
-        if got is None:
-            problems.append(f"{name}: expected {_type(expected)}, got nothing")
-        elif _type(got) != _type(expected):
-            problems.append(f"{name}: expected {_type(expected)}, got {_type(got)}")
-        else:
-            sources[name] = saved[name]
+    wanted = {name: own[name] for name, plain in paths.items() if plain in chosen}
+    served = {name: record["leaves"][source] for name, source in saved.items() if name in own}
+    match = match_leaves(served, wanted, record["written_as"])
+    problems = [problem for problem in match.problems if problem.name in wanted]
     if problems and not allow_partial:
         raise ValueError(
-            f"{path}: expected the arrays that {take!r} asks for, got others: "
-            f"{'; '.join(problems)}; narrow `take`, or take what fits with allow_partial=True"
+            f"{path}: expected the arrays that {take!r} asks for, got others: {told(problems)}; "
+            "narrow `take`, or take what fits with allow_partial=True"
         )
     if problems:
-        _LOG.warning("init_from %s: not taken, for they do not fit: %s", path, "; ".join(problems))
+        _LOG.warning("init_from %s: not taken, for it does not fit: %s", path, told(problems))
     left = [plain for plain in paths.values() if plain not in chosen]
     if left:
         _LOG.info("init_from %s: left as they were, for no pattern matches: %s", path, left)
     arrays = read_arrays(path, record)
-    leaves = [
-        restored(arrays[sources[name]], record["leaves"][sources[name]])
-        if name in sources
-        else leaf
-        for name, leaf in own.items()
-    ]
+
+    def leaf(name: str, own_leaf: Any) -> Any:
+        if name not in match.sources:
+            return own_leaf
+        source = match.sources[name]
+        if source is None:
+            return jnp.zeros_like(own_leaf)
+        return restored(arrays[saved[source]], record["leaves"][saved[source]])
+
+    leaves = [leaf(name, own_leaf) for name, own_leaf in own.items()]
     return nnx.merge(graphdef, jax.tree.unflatten(jax.tree.structure(state), leaves))
 
 
@@ -204,7 +202,3 @@ def _matching(paths: Iterable[str], patterns: Patterns, where: str) -> set[str]:
             )
         chosen.update(found)
     return chosen
-
-
-def _type(leaf: dict[str, Any]) -> str:
-    return f"{leaf['dtype']}{list(leaf['shape'])}"
