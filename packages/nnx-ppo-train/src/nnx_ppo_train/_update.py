@@ -273,14 +273,17 @@ def _nonfinite_counts(rollout: Transition) -> dict[str, Array]:
 def _over_updates(updates: PackedMetrics) -> PackedMetrics:
     """Reduces the metrics of all updates to one value each.
 
-    Averages are over the updates that were applied, or over all that were computed if none was, so
-    that losses that are NaN are shown as NaN.
+    Averages are over the updates that were applied, and NaN if values that are not finite left
+    none: losses of no samples are 0, which must not look like success.
     """
     names = np.array(updates.names)
     values = updates.values
     column = {name: values[:, place, None] for place, name in enumerate(updates.names)}
-    averaged = jnp.where(jnp.any(column["updates"] > 0), column["updates"], column["computed"])
-    mean = jnp.sum(jnp.where(averaged > 0, values, 0.0), axis=0) / jnp.sum(averaged)
+    computed = column["computed"]
+    if SKIPPED in column:
+        computed = computed * (1 - column[SKIPPED])
+    mean = jnp.sum(jnp.where(computed > 0, values, 0.0), axis=0) / jnp.maximum(computed.sum(), 1)
+    mean = jnp.where(computed.sum() > 0, mean, jnp.nan)
     reduced = jnp.where(np.isin(names, (UPDATES, SKIPPED)), jnp.sum(values, axis=0), mean)
     reduced = jnp.where(names == "replay/ratio_deviation", values[0], reduced)
     reduced = jnp.where(names == FIRST_LEAF, jnp.max(values, axis=0), reduced)
