@@ -146,11 +146,11 @@ def test_raised_and_lowered_limits_hold_everywhere():
     assert graph.initialize_state(1)["buffers"]["level0_length200000"].shape == (1, 200_000, 1)
     with pytest.raises(ValueError, match="expected at most 1 populations, got 2"):
         PopulationGraph.from_edges([("a", "b")], 1, nnx.Rngs(0), limits=Limits(max_populations=1))
-    with pytest.raises(ValueError, match="expected at most 3 connections, got 4"):
-        graph = PopulationGraph(nnx.Rngs(0), limits=Limits(max_connections=3))
-        graph.add_output("a", 1)
-        for _ in range(4):
-            graph.connect("a", "a", delay=1)
+    graph = PopulationGraph(nnx.Rngs(0), limits=Limits(max_connections=1))
+    graph.add_output("a", 1)
+    graph.connect("a", "a", delay=1)
+    with pytest.raises(ValueError, match="expected at most 1 connections, got 2"):
+        graph.connect("a", "a", delay=1)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_names_without_end_are_refused():
 def test_complete_networkx_graph_is_refused_before_it_is_read():
     networkx = pytest.importorskip("networkx")
     graph = networkx.complete_graph(5)
-    with pytest.raises(ValueError, match="spec_from_networkx: expected at most 19 conn.*got 20"):
+    with pytest.raises(ValueError, match="expected at most 19 connections, got 20"):
         spec_from_networkx(graph, size=1, delay=1, limits=Limits(max_connections=19))
 
 
@@ -325,14 +325,14 @@ def test_files_that_are_not_what_their_ending_says_are_refused(path):
         packed = path.with_suffix(f".{ending}")
         for content in found:
             packed.write_bytes(content)
-            with pytest.raises(ValueError, match="expected a whole compressed file|GraphML"):
+            with pytest.raises(ValueError, match=r"expected (a whole compressed file|GraphML)"):
                 read_graphml(packed)
 
 
 def test_paths_that_hold_no_file_raise(path, tmp_path):
     with pytest.raises(FileNotFoundError):
         read_graphml(path)
-    with pytest.raises(OSError):
+    with pytest.raises(IsADirectoryError):
         read_graphml(tmp_path)
     with pytest.raises(TypeError, match="read_graphml: expected the path of a file, got 3 of type"):
         read_graphml(3)

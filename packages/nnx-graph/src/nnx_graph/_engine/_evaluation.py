@@ -155,8 +155,11 @@ class Evaluation:
 
     def _sums(self, index: int) -> jax.Array:
         """The sums of a block."""
-        sources, (kernel, bias) = self._packing.blocks[index].sources, self._acting.weights[index]
-        return product(kernel, self._select(sources), self._acting.compute_dtype) + bias
+        block, (kernel, bias) = self._packing.blocks[index], self._acting.weights[index]
+        read, dtype = self._select(block.sources), self._acting.compute_dtype
+        if self._acting.cut.keys() & dict(block.connections).keys():
+            return _product_of_nonzero(kernel, read, dtype) + bias
+        return product(kernel, read, dtype) + bias
 
     def _arriving(self, connection: Connection) -> jax.Array:
         """What a default connection adds to the sums, computed apart from its block."""
@@ -219,6 +222,18 @@ class Evaluation:
             metrics=merged("metrics"),
             rollout_extras=merged("rollout_extras"),
         )
+
+
+def _product_of_nonzero(kernel: jax.Array, read: jax.Array, dtype: Any) -> jax.Array:
+    """The product of a block in which 0 times a number that is not finite is 0.
+
+    A lesioned connection has the weight 0, and carries nothing whatever its source puts out. Only
+    steps with lesioned connections pay for the three products.
+    """
+    finite = jnp.isfinite(read)
+    touched = product((kernel != 0).astype(read.dtype), (~finite).astype(read.dtype)) > 0
+    clean = product(kernel, jnp.where(finite, read, 0), dtype)
+    return jnp.where(touched, product(kernel, read, dtype), clean)
 
 
 def add_arriving(total: jax.Array, arriving: jax.Array, columns: Sequence[int]) -> jax.Array:
