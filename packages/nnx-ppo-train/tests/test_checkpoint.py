@@ -63,8 +63,14 @@ def test_load_leaves_the_template_alone(env, trained, saved):
     jax.tree.map(np.testing.assert_array_equal, plain(nnx.state(template)), before)
 
 
-def test_resumed_training_equals_uninterrupted_training(env, trained, saved):
-    straight = train_ppo(env, make_network(), make_config(iterations=4)).training_state
+def test_resumed_training_equals_uninterrupted_training(tmp_path, env, trained, saved):
+    save = make_checkpoint_fn(tmp_path / "straight", keep=2)
+    straight = train_ppo(
+        env, make_network(), make_config(iterations=4), checkpoint_fn=save
+    ).training_state
+    assert latest_checkpoint(tmp_path / "straight").name == f"step_{4 * ITERATION:010d}"
+    names = sorted(path.name for path in (tmp_path / "straight").iterdir())
+    assert names == [f"step_{steps:010d}" for steps in (3 * ITERATION, 4 * ITERATION)]
     template = make_network(seed=1)
     start = load_checkpoint(saved, template, env, make_config())
     resumed = train_ppo(env, template, make_config(iterations=4), initial_state=start)

@@ -29,6 +29,7 @@ from ._types import TrainingState
 _UNFINISHED = ".unfinished-"
 _OWNER = re.compile(r"-(?P<host>[^-]*)-(?P<pid>\d+)-\d+$|-(?P<old_pid>\d+)$")
 _HOST = re.sub(r"\W", "_", platform.node())[:40]
+_BESIDE_ARRAYS = 2**16  # bytes of a checkpoint's dozen small files
 _NUMBERS = itertools.count()
 _being_written: set[Path] = set()
 
@@ -102,6 +103,7 @@ def write_checkpoint(path: Path, snapshot: Snapshot) -> None:
     try:
         with _told_in_one_line(path, snapshot):
             made = _make_folders(unfinished)
+            _check_space(unfinished, snapshot)
             stored = {name: array for name, array in snapshot.arrays.items() if array.size}
             with _without_tracebacks(), ocp.StandardCheckpointer() as checkpointer:
                 checkpointer.save(unfinished / ARRAYS, stored)  # refuses arrays without elements
@@ -187,6 +189,16 @@ def _make_folders(path: Path) -> list[Path]:
     missing = [path, *(folder for folder in path.parents if not folder.exists())]
     path.mkdir(parents=True)
     return [folder.parent for folder in missing]
+
+
+def _check_space(folder: Path, snapshot: Snapshot) -> None:
+    """Raises OSError if the disk is full already.
+
+    TensorStore would find out too, but its threads go on to complain on stderr after that.
+    """
+    needed = sum(array.nbytes for array in snapshot.arrays.values()) + _BESIDE_ARRAYS
+    if shutil.disk_usage(folder).free < needed:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _sync(path: Path) -> None:
