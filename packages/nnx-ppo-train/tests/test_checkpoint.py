@@ -69,6 +69,7 @@ def test_resumed_training_equals_uninterrupted_training(tmp_path, env, trained, 
         env, make_network(), make_config(iterations=4), checkpoint_fn=save
     ).training_state
     assert latest_checkpoint(tmp_path / "straight").name == f"step_{4 * ITERATION:010d}"
+    assert load_config(latest_checkpoint(tmp_path / "straight")) == make_config(iterations=4)
     names = sorted(path.name for path in (tmp_path / "straight").iterdir())
     assert names == [f"step_{steps:010d}" for steps in (3 * ITERATION, 4 * ITERATION)]
     template = make_network(seed=1)

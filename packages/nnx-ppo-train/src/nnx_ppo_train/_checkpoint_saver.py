@@ -51,7 +51,7 @@ def make_checkpoint_fn(
 
     Args:
       directory: where to save; made when needed.
-      config: noted down beside the arrays; loading needs it, unless it is passed again.
+      config: noted down beside the arrays; None for the one that ``train_ppo`` is called with.
       keep: how many of the newest checkpoints to keep; None for all of them.
       keep_best: metric by which the best checkpoint is kept as well, whatever ``keep`` says, higher
         is better; True stands for "eval/episode_reward/mean". ``train_ppo`` then also saves when
@@ -97,7 +97,7 @@ class CheckpointSaver:
       include_env_state: whether episodes under way are saved.
 
     Attributes:
-      config: the config that is noted down.
+      config: the config that is noted down; ``train_ppo`` gives its own where there is none.
     """
 
     def __init__(
@@ -108,6 +108,7 @@ class CheckpointSaver:
         include_env_state: bool,
     ):
         self.config = config
+        self._has_own_config = config is not None
         self._directory = directory
         self._retention = retention
         self._include_env_state = include_env_state
@@ -136,6 +137,11 @@ class CheckpointSaver:
         if path.exists():
             _check_same(path, snapshot)
         self._save = BackgroundSave(self._directory, lambda: self._write(path, snapshot))
+
+    def note_config(self, config: TrainConfig) -> None:
+        """Notes down the config of the run that begins, unless another one was given at first."""
+        if not self._has_own_config:
+            self.config = config
 
     def wait(self) -> None:
         """Waits until the last state is saved.

@@ -133,7 +133,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if dataclasses.is_dataclass(kind):
             return config_from_json(typing.cast(type, kind), value, where)
         if isinstance(kind, type) and issubclass(kind, enum.Flag):
-            return flag_from_text(kind, value, where)
+            return flag_from_text(kind, typing.cast(str, value), where)
         if typing.get_origin(kind) is tuple and isinstance(value, list):
             return tuple(value)
     return value

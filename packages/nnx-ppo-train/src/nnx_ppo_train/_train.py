@@ -19,6 +19,7 @@ from ._callbacks import (
     stop_at_return,
 )
 from ._check_training import check_functions, check_training, check_video
+from ._checkpoint_saver import CheckpointSaver
 from ._config import TrainConfig
 from ._diagnosis import first_nonfinite
 from ._episode_recording import record_episode
@@ -112,6 +113,8 @@ def train_ppo(
     check_training(env, eval_env, networks, config, transformation)
     check_functions(log_fn=log_fn, video_fn=video_fn, checkpoint_fn=checkpoint_fn)
     check_video(config, video_fn, eval_env)
+    if isinstance(checkpoint_fn, CheckpointSaver):
+        checkpoint_fn.note_config(config)
     callbacks = all_callbacks(config, callbacks)
     with InterruptRequest() as interrupt:
         run = _Run(env, eval_env, networks, config, transformation)
