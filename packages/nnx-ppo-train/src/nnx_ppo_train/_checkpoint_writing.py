@@ -12,6 +12,7 @@ import platform
 import re
 import shutil
 import textwrap
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ _HOST = re.sub(r"\W", "_", platform.node())[:40]
 _BESIDE_ARRAYS = 2**16  # bytes of a checkpoint's dozen small files
 _NUMBERS = itertools.count()
 _being_written: set[Path] = set()
+_orbax = threading.Lock()  # saves of several savers share Orbax's state: they failed or hung
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +107,7 @@ def write_checkpoint(path: Path, snapshot: Snapshot) -> None:
             made = _make_folders(unfinished)
             _check_space(unfinished, snapshot)
             stored = {name: array for name, array in snapshot.arrays.items() if array.size}
-            with _without_tracebacks(), ocp.StandardCheckpointer() as checkpointer:
+            with _orbax, _without_tracebacks(), ocp.StandardCheckpointer() as checkpointer:
                 checkpointer.save(unfinished / ARRAYS, stored)  # refuses arrays without elements
             record = {**snapshot.record(), "files": described_files(unfinished)}
             record["checksum"] = record_checksum(record)
