@@ -107,13 +107,18 @@ class Draft:
         where_delay = f"PopulationGraph: delay of {shown(src)} to {shown(dst)}"
         delay = checked_delay(where_delay, connection.delay)
         check_delay_limits(where_delay, delay, self._limits)
-        count = len(self._connections) + 1 + bool(reciprocal)
+        count = len(self._connections) + (2 if reciprocal is True else 1)
         self._limits.check(where, "max_connections", count)
         if transform is not None:
             check_module(f"transform of {shown(src)} to {shown(dst)}", transform)
         where = f"{where}({shown(src)}, {shown(dst)})"
         connection = dataclasses.replace(connection, delay=delay, transform=_reference(transform))
         check_options(where, connection)
+        if not isinstance(reciprocal, bool):
+            raise TypeError(
+                f"{where}: reciprocal: expected True or False, got {shown(reciprocal)} of type "
+                f"{type(reciprocal).__name__}; pass a bool"
+            )
         if reciprocal:
             check_reciprocal(connection, transform)
         both = [connection, dataclasses.replace(connection, src=dst, dst=src)][: 1 + reciprocal]

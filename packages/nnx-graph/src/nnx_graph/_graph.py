@@ -5,6 +5,7 @@ from typing import Any, NoReturn, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax.typing import ArrayLike, DTypeLike
 from nnx_stateful import (
@@ -25,6 +26,7 @@ from ._declaration._connectivity import Connectivity
 from ._declaration._delay import Delay, plain_delay
 from ._declaration._hints import shown
 from ._declaration._limits import Limits, checked_limits
+from ._declaration._numbers import whole_number
 from ._declaration._registry import aggregation_called
 from ._declaration._spec import Activation, Connection, GraphSpec, Named, Population, Sign
 from ._declaration._validation import check_observation, checked_activation
@@ -40,6 +42,8 @@ from ._looking._drawing import draw_graph
 from ._looking._mermaid import to_mermaid
 from ._looking._summary import GraphSummary, summarize
 from ._view import ConnectionView, find_connection
+
+_MOST_ROWS = (1 << 31) - 1
 
 
 class PopulationGraph(StatefulModule):
@@ -108,6 +112,11 @@ class PopulationGraph(StatefulModule):
             raise TypeError(
                 f"PopulationGraph: expected rngs of type nnx.Rngs, got {type(rngs).__name__}; "
                 "pass nnx.Rngs(0)"
+            )
+        if isinstance(compute_dtype, list | tuple | dict | np.ndarray | jax.Array):
+            raise TypeError(
+                "PopulationGraph: compute_dtype: expected a type, or None, got "
+                f"{shown(compute_dtype)}; write compute_dtype='bfloat16'"
             )
         dtype = as_compute_dtype("PopulationGraph", compute_dtype)
         self._draft: Draft | None = Draft(rngs, dtype, checked_limits("PopulationGraph", limits))
@@ -513,6 +522,7 @@ class PopulationGraph(StatefulModule):
 
         Raises:
           ValueError: if there is no such connection.
+          TypeError: if a name is no str, or the index no int.
           RuntimeError: before :meth:`finalize`.
 
         Example:
@@ -662,7 +672,13 @@ class PopulationGraph(StatefulModule):
         return copy
 
     def initialize_state(self, batch_size: int) -> dict[str, PyTree]:
-        state = self._engine().initialize_state(batch_size)
+        where = "PopulationGraph.initialize_state: batch_size"
+        rows = whole_number(where, batch_size, 0, "it is the number of rows of the batch")
+        if rows > _MOST_ROWS:
+            raise ValueError(
+                f"{where}: expected at most {_MOST_ROWS} rows, got {shown(rows)}; use fewer"
+            )
+        state = self._engine().initialize_state(rows)
         if self._is_scheduled:
             state["step"] = jnp.zeros(batch_size, jnp.int32)
         return state

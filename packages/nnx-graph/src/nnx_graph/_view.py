@@ -3,16 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jaxtyping import Array
 from nnx_stateful import StatefulModule
 
+from ._declaration._arrays import as_jax_array
 from ._declaration._connectivity import LowRank
 from ._declaration._delay import LearnableDelay
 from ._declaration._hints import shown
+from ._declaration._numbers import whole_number
 from ._declaration._spec import Connection
+from ._declaration._validation import check_name
 from ._engine._circuit import Circuit
 from ._engine._delays import DelaySpread, parameter_for
 from ._engine._weights import Weights
@@ -73,6 +77,18 @@ class ParameterView:
                 "which is a product; write the view's factors"
             )
         whole = self._parameter[...]
+        value = as_jax_array("PopulationGraph: weights", "an array of numbers", value)
+        if jnp.issubdtype(value.dtype, jnp.complexfloating):
+            raise TypeError(
+                f"PopulationGraph: weights: expected real numbers, got {value.dtype}; pass the "
+                "real part"
+            )
+        own = jax.eval_shape(lambda: self[index])
+        if not _fits(value.shape, own.shape):
+            raise ValueError(
+                f"PopulationGraph: weights: expected shape {own.shape}, or one that broadcasts to "
+                f"it, got {value.shape}; reshape the array"
+            )
         if self._stored is not None:
             acting = self._acting()
             part = self._stored(acting.at[index].set(jnp.asarray(value, acting.dtype)))
@@ -90,6 +106,14 @@ class ParameterView:
 
     def __repr__(self) -> str:
         return f"ParameterView({self[...]!r})"
+
+
+def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
+    """Whether an array of a shape broadcasts to another shape."""
+    try:
+        return np.broadcast_shapes(shape, into) == into
+    except ValueError:
+        return False
 
 
 class ConnectionView:
@@ -228,14 +252,18 @@ def find_connection(circuit: Circuit, src: str, dst: str, index: int) -> Connect
 
     Raises:
       ValueError: if there is none; the message lists those that share an end.
+      TypeError: if a name is no str, or the index no int.
     """
+    where = "PopulationGraph.connection"
+    check_name(where, "the name of the source", src)
+    check_name(where, "the name of the destination", dst)
+    index = whole_number(f"{where}: index", index, 0, "it counts parallel connections")
     connections = circuit.packing.plan.spec.connections
     for connection in connections:
         if (connection.src, connection.dst, connection.index) == (src, dst, index):
             return ConnectionView(circuit, connection)
     near = [c.name for c in connections if c.src == src or c.dst == dst]
     raise ValueError(
-        f"PopulationGraph.connection: expected a connection of the graph, got {shown(src)} to "
-        f"{shown(dst)} "
-        f"with index {index}; {f'there are {near}' if near else 'neither name begins or ends one'}"
+        f"{where}: expected a connection of the graph, got {shown(src)} to {shown(dst)} with index "
+        f"{shown(index)}; {f'there are {near}' if near else 'neither name begins or ends one'}"
     )

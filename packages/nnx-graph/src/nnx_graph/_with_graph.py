@@ -43,6 +43,16 @@ def with_graph(
       >>> out.output["b"].tolist()
       [[7.0]]
     """
+    if not isinstance(network, nnx.Module):
+        raise TypeError(
+            f"with_graph: expected a network with a PopulationGraph in it, got {shown(network)} of "
+            f"type {type(network).__name__}; pass a module"
+        )
+    if not callable(change):
+        raise TypeError(
+            f"with_graph: expected change to be a function of a graph, got {shown(change)} of type "
+            f"{type(change).__name__}; pass for example lambda graph: graph.lesion('a')"
+        )
     copy = nnx.view(network)
     graphs = {
         "/".join(map(str, steps)): module
@@ -69,6 +79,11 @@ def _chosen(graphs: dict[str, PopulationGraph], path: str | None) -> PopulationG
             hint = "pass path=" if graphs else "pass a network with a PopulationGraph in it"
             raise ValueError(f"with_graph: expected a network with one graph, got {found}; {hint}")
         return next(iter(graphs.values()))
+    if not isinstance(path, str):
+        raise TypeError(
+            f"with_graph: expected the path of a graph, got {shown(path)} of type "
+            f"{type(path).__name__}; pass a str"
+        )
     if path not in graphs:
         raise ValueError(
             f"with_graph: expected the path of a graph, got {shown(path)}; "

@@ -167,12 +167,12 @@ def spec_from_json(text: str, *, limits: Limits | None = None) -> GraphSpec:
 
 def check_version(owner: str, format_name: Any, version: Any) -> None:
     """Raises unless what describes a graph says that it is of this format and version."""
-    if format_name != FORMAT:
+    if not isinstance(format_name, str) or format_name != FORMAT:
         raise ValueError(
             f"{owner}: format: expected {shown(FORMAT)}, got {shown(format_name)}; pass what "
             "spec_to_dict returned, or add the field"
         )
-    if version != VERSION or isinstance(version, bool):
+    if type(version) is not int or version != VERSION:
         newer = isinstance(version, int) and version > VERSION
         cure = "update nnx-graph" if newer else f'write "version": {VERSION}'
         raise ValueError(f"{owner}: version: expected {VERSION}, got {shown(version)}; {cure}")

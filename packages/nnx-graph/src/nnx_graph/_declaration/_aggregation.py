@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from jaxtyping import Array, Float
 from nnx_stateful import PyTree, StatefulModule, StatefulModuleOutput
 
 from ._hints import shown
+from ._numbers import whole_number
 from ._spec import Named
 
 REDUCTIONS: dict[str, Callable[..., Array]] = {"max": jnp.max, "mean": jnp.mean}
@@ -28,6 +30,28 @@ def is_module(aggregate: Named | None) -> bool:
     return aggregate is not None and aggregate.name not in REDUCTIONS
 
 
+_LARGEST = (1 << 31) - 1
+"""Of an axis; what needs more memory than there is, JAX refuses itself."""
+
+
+def _checked(owner: str, n_messages: Any, size: Any, rngs: Any) -> tuple[int, int]:
+    """Returns the sizes of an aggregation as ints; raises if an argument is of another kind."""
+    if not isinstance(rngs, nnx.Rngs):
+        raise TypeError(
+            f"{owner}: expected rngs of type nnx.Rngs, got {type(rngs).__name__}; pass nnx.Rngs(0)"
+        )
+    found = (
+        whole_number(f"{owner}: n_messages", n_messages, 1, "it counts connections"),
+        whole_number(f"{owner}: size", size, 1, "give the number of units"),
+    )
+    if max(found) > _LARGEST:
+        raise ValueError(
+            f"{owner}: expected n_messages and size of at most {_LARGEST}, got {shown(n_messages)} "
+            f"and {shown(size)}; use fewer"
+        )
+    return found
+
+
 class GatedSum(StatefulModule):
     """A sum of messages, each weighted by a gate of its own content.
 
@@ -44,6 +68,10 @@ class GatedSum(StatefulModule):
       kernel: (size, size).
       bias: (n_messages, size).
 
+    Raises:
+      TypeError: if an argument is of another kind.
+      ValueError: if a number is below 1.
+
     Example:
       >>> gate = GatedSum(2, 3, rngs=nnx.Rngs(0))
       >>> gate((), jnp.ones((4, 2, 3))).output.shape
@@ -53,6 +81,7 @@ class GatedSum(StatefulModule):
     folds_time = True
 
     def __init__(self, n_messages: int, size: int, *, rngs: nnx.Rngs):
+        n_messages, size = _checked("GatedSum", n_messages, size, rngs)
         kernel = nnx.initializers.lecun_normal()(rngs.params(), (size, size), jnp.float32)
         self.kernel = nnx.Param(kernel)
         self.bias = nnx.Param(jnp.zeros((n_messages, size), jnp.float32))
@@ -88,7 +117,8 @@ class AttentionPooling(StatefulModule):
       value: (size, heads, size / heads).
 
     Raises:
-      ValueError: if the heads do not divide the size.
+      TypeError: if an argument is of another kind.
+      ValueError: if a number is below 1, or the heads do not divide the size.
 
     Example:
       >>> pool = AttentionPooling(5, 4, rngs=nnx.Rngs(0), heads=2)
@@ -99,7 +129,7 @@ class AttentionPooling(StatefulModule):
     folds_time = True
 
     def __init__(self, n_messages: int, size: int, *, rngs: nnx.Rngs, heads: int = 1):
-        del n_messages
+        _, size = _checked("AttentionPooling", n_messages, size, rngs)
         if isinstance(heads, bool) or not isinstance(heads, int) or heads < 1 or size % heads:
             raise ValueError(
                 f"AttentionPooling: heads: expected a divisor of the size {size}, got "

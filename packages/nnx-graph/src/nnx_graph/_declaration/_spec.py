@@ -112,7 +112,7 @@ class Population:
     def __post_init__(self):
         if isinstance(self.aggregate, str):
             object.__setattr__(self, "aggregate", Named(self.aggregate))
-        if self.aggregate == Named("sum"):
+        if isinstance(self.aggregate, Named) and self.aggregate == Named("sum"):
             object.__setattr__(self, "aggregate", None)
         _make_plain(self, f"Population {shown(self.name)}")
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from nnx_stateful import StatefulModule
 
+from ._arrays import as_jax_array
 from ._delay import longest
 from ._hints import near_names, shown, shown_as_str
 from ._numbers import whole_number
@@ -232,13 +233,16 @@ def check_observation(
     for population in spec.inputs:
         key = population.input_from
         if key not in x:
+            there = ", ".join(sorted(map(shown, x)))
             raise ValueError(
                 f"PopulationGraph: observation has no entry {shown(key)}, which the input "
-                "population "
-                f"{shown(population.name)} reads; it has {sorted(map(str, x))}. Add the entry, or "
+                f"population {shown(population.name)} reads; it has [{there}]. Add the entry, or "
                 "set input_from"
             )
-        shape = jnp.shape(x[key])
+        entry = as_jax_array(
+            f"PopulationGraph: observation entry {shown(key)}", "an array of numbers", x[key]
+        )
+        shape = entry.shape
         if len(shape) != len(lead) + 1 or shape[-1] != population.size:
             raise ValueError(
                 f"PopulationGraph: observation entry {shown(key)}: expected shape "
@@ -252,7 +256,7 @@ def check_observation(
                 "as in "
                 f"the carry state and the other entries, got {shape[:-1]}; pass equal batches"
             )
-        entries[population.name] = jnp.asarray(x[key])
+        entries[population.name] = entry
     return entries
 
 

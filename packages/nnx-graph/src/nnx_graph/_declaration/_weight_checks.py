@@ -41,7 +41,7 @@ def connectivity_called(where: str, given: Any) -> Any:
 
 def check_sign(where: str, sign: Any) -> None:
     """Raises ValueError unless it is one of the signs, or None."""
-    if sign is not None and sign not in _SIGNS:
+    if sign is not None and not (isinstance(sign, str) and sign in _SIGNS):
         raise ValueError(
             f"{where}: expected the sign {' or '.join(map(repr, _SIGNS))}, or None, got "
             f"{shown(sign)}; choose one"

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
+from .._declaration._arrays import as_array
 from .._declaration._hints import near_names, shown, which_name
 from .._declaration._spec import Connection, GraphSpec
 from ._interventions import VALUES, Intervention, Kind, Schedule
@@ -57,7 +57,7 @@ def checked_populations(spec: GraphSpec, populations: Any) -> tuple[str, ...]:
     where = f"{_OWNER}.record"
     if isinstance(populations, str):
         populations = (populations,)
-    if not isinstance(populations, Iterable):
+    if not isinstance(populations, Iterable) or getattr(populations, "shape", None) == ():
         raise TypeError(
             f"{where}: expected names of populations, got {shown(populations)} of type "
             f"{type(populations).__name__}; pass a list"
@@ -150,19 +150,11 @@ def _schedule(where: str, given: range | slice) -> Schedule:
 
 def _array(where: str, what: str, given: Any, kinds: str, wanted: str) -> Any:
     """The array, traced or as NumPy has it, of one of some kinds of numbers."""
-    traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(given))
-    try:
-        array = jnp.asarray(given) if traced else np.asarray(given)
-    except (TypeError, ValueError) as error:
-        same = TypeError if isinstance(error, TypeError) else ValueError
-        raise same(
-            f"{where}: expected {what} to be {wanted}, got a {type(given).__name__} that makes no "
-            f"array ({error}); pass nested lists of one length"
-        ) from error
+    array = as_array(where, f"{what} to be {wanted}", given)
     # bfloat16 is a kind of its own to NumPy
     kind = "f" if jnp.issubdtype(array.dtype, jnp.floating) else array.dtype.kind
     if kind not in kinds:
-        described = f"{type(given).__name__} of {array.dtype}" if array.ndim else repr(given)
+        described = f"{type(given).__name__} of {array.dtype}" if array.ndim else shown(given)
         raise TypeError(
             f"{where}: expected {what} to be {wanted}, got {described}; pass an array of them"
         )

@@ -82,7 +82,7 @@ def draw_activity(
     """
     check_matplotlib("draw_activity")
     check_axes("draw_activity", ax)
-    if kind not in tuple(_LOWEST):
+    if not isinstance(kind, str) or kind not in _LOWEST:
         raise ValueError(
             f"draw_activity: kind: expected one of {sorted(_LOWEST)}, got {shown(kind)}; choose one"
         )
@@ -121,7 +121,7 @@ def _outputs(
         )
     outputs: dict[str, np.ndarray] = {}
     for name in names:
-        if name not in found:
+        if not isinstance(name, str) or name not in found:
             raise ValueError(
                 f"draw_activity: populations: expected names in the recording, got {shown(name)}; "
                 f"there are {list(found)}"

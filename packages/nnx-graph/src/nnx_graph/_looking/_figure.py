@@ -3,6 +3,8 @@
 import importlib
 from typing import Any
 
+import numpy as np
+
 FONT, SMALLEST_FONT = 8.0, 3.5  # points
 
 
@@ -27,7 +29,7 @@ def check_axes(owner: str, ax: Any) -> None:
     hint = "pass what pyplot.subplots() returns as its second value, or leave it out"
     if isinstance(ax, FigureBase):
         hint = "pass figure.add_subplot()"
-    elif hasattr(ax, "flat"):
+    elif isinstance(ax, np.ndarray):
         hint = "pass one of them"
     raise TypeError(
         f"{owner}: expected ax to be axes of matplotlib, or None, got {type(ax).__name__}; {hint}"

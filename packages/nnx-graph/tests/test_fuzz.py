@@ -1,0 +1,46 @@
+"""Bad values at every public function: a documented exception, or a valid result."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("networkx")
+pytest.importorskip("matplotlib")
+
+from ._fuzz import entry_points
+
+POINTS = entry_points()
+DOCUMENTED = (TypeError, ValueError, FileNotFoundError)
+RAW = ("object is not", "unsupported operand", "has no attribute", "not supported between")
+"""Parts of messages with which Python itself refuses something."""
+
+
+def check(name, call):
+    """Calls an entry point; fails on an exception that is not documented, or has no place."""
+    __tracebackhide__ = True
+    try:
+        call()
+    except DOCUMENTED as error:
+        message = str(error)
+        if len(message) > 5_000 or any(part in message for part in RAW):
+            pytest.fail(f"{name}: a message of Python's, or too long a one: {message[:300]}")
+    except Exception as error:
+        raise AssertionError(f"{name}: undocumented {type(error).__name__}: {error}") from error
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_bad_value_anywhere_raises_a_documented_exception(data):
+    name = data.draw(st.sampled_from(sorted(POINTS)))
+    check(name, data.draw(POINTS[name]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(POINTS))
+def test_many_bad_values_raise_documented_exceptions(name):
+    @settings(max_examples=2_000, suppress_health_check=list(HealthCheck))
+    @given(call=POINTS[name])
+    def run(call):
+        check(name, call)
+
+    run()
