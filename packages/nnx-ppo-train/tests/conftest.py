@@ -68,6 +68,13 @@ def finished(command_line: None, _finished: Any) -> Any:
 
 
 @pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs leave no pictures: those take a second each."""
+    for session in ("_session", "_many_session"):
+        monkeypatch.setattr(f"nnx_ppo_train.cli.{session}.draw_pictures", lambda *_: None)
+
+
+@pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """An empty current folder with code of the user's own in it, whose module is named."""
     monkeypatch.chdir(tmp_path)

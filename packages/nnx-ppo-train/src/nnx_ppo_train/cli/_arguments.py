@@ -44,6 +44,10 @@ class TrainArguments:
         them).
       checkpoint_every_steps: environment steps between checkpoints; the newest three are kept.
       checkpoint_every_minutes: minutes after which there is a checkpoint in any case.
+      init_from: begin with the parameters of another run: its folder, or a checkpoint.
+      init_take: patterns of the parameters to take, by their paths in the network (* stands for any
+        text, a module's path for all inside); by default all.
+      init_freeze: patterns of the parameters that are not trained.
       profile: record where the time of one iteration goes, in the run folder's profile/, which
         Perfetto (ui.perfetto.dev) and TensorBoard open; for one seed.
       net: the network; for built-in ones.
@@ -62,6 +66,9 @@ class TrainArguments:
     target_return: float | None = None
     checkpoint_every_steps: int = TrainConfig.checkpoint_every_steps
     checkpoint_every_minutes: float | None = TrainConfig.checkpoint_every_minutes
+    init_from: Path | None = None
+    init_take: tuple[str, ...] = ("*",)
+    init_freeze: tuple[str, ...] = ()
     profile: bool = False
     net: NetworkOptions = dataclasses.field(default_factory=NetworkOptions)
     ppo: PPOConfig = dataclasses.field(default_factory=PPOConfig)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -61,14 +62,17 @@ def end_of(work: Callable[[], str | None], folder: Path) -> Ending:
     except OSError as error:
         if not _is_about(error, folder):
             raise
-        return Ending(
-            FAILED, failure=f"{error.filename or folder} cannot be written: {reason(error)}"
-        )
+        return Ending(FAILED, failure=_in_words(error))
 
 
 def _is_about(error: OSError, folder: Path) -> bool:
     """Whether an error says that the run folder cannot be written."""
-    if isinstance(error.filename, str | bytes):
-        name = error.filename if isinstance(error.filename, str) else error.filename.decode()
-        return Path(name).absolute().is_relative_to(folder.absolute())
-    return error.errno in _NO_SPACE
+    if error.filename is not None:
+        return Path(os.fsdecode(error.filename)).absolute().is_relative_to(folder.absolute())
+    return error.errno in _NO_SPACE or str(folder.absolute()) in str(error)
+
+
+def _in_words(error: OSError) -> str:
+    if error.filename is None:
+        return one_line(error)
+    return f"{os.fsdecode(error.filename)} cannot be written: {reason(error)}"

@@ -26,7 +26,7 @@ from ._lock import RunLock
 from ._metrics_file import MetricsFile
 from ._pictures import draw_pictures
 from ._progress import TrainingProgress, duration
-from ._resolve import resolve_network
+from ._resolve import build_network
 from ._run_config import RunConfig, write_run_config
 from ._run_folder import RunFolder
 from ._seed_returns import median_return, median_seed, not_finite, of_all_seeds
@@ -137,7 +137,7 @@ class ManySession:
         return result.stopped_by
 
     def _network(self, env: Any, rngs: nnx.Rngs) -> StatefulModule:
-        return resolve_network(self.run, env, rngs)
+        return build_network(self.run, env, rngs, begins=True)
 
     def _all_have_checkpoints(self) -> bool:
         return all(checkpoints_in(self._folder_of(seed).checkpoints) for seed in self.seeds)

@@ -13,6 +13,7 @@ from nnx_stateful import StatefulModule
 
 from .._check_training import check_training
 from .._env_check import check_env
+from .._init_from import freeze, init_from
 from .._optimizer import Optimizer
 from ..envs import make_env
 from ..presets import NetworkOptions, list_networks, make_network
@@ -27,13 +28,14 @@ INSTALL_PLAYGROUND = (
 
 
 def make_run(
-    run: RunConfig, import_path: Sequence[str] | None = None
+    run: RunConfig, import_path: Sequence[str] | None = None, *, begins: bool = False
 ) -> tuple[Any, StatefulModule]:
     """Makes a run's environment and network and checks that they fit together.
 
     Args:
       run: what to make.
       import_path: folders to import from first; by default those of the run.
+      begins: whether the run begins, with the parameters of another one if it names one.
 
     Returns:
       The environment and the network, with initial parameters from the run's seed.
@@ -47,7 +49,7 @@ def make_run(
     env = resolve_env(run.env)
     with user_errors():
         check_env(env)
-    network = resolve_network(run, env, nnx.Rngs(run.train.seed))
+    network = build_network(run, env, nnx.Rngs(run.train.seed), begins=begins)
     with user_errors():
         check_training(env, env, network, run.train, Optimizer(run.train.ppo))
     return env, network
@@ -67,6 +69,25 @@ def resolve_env(name: str) -> Any:
                 f"--env: {_without_owner(error)} Tasks of MuJoCo Playground are called "
                 "playground/NAME; your own is package.module:make_env"
             ) from error
+
+
+def build_network(
+    run: RunConfig, env: Any, rngs: nnx.Rngs, *, begins: bool = False
+) -> StatefulModule:
+    """Builds a run's network, frozen where the run says so.
+
+    Args:
+      run: the run.
+      env: its environment.
+      rngs: for the initial parameters.
+      begins: whether the run begins, with the parameters of another one if it names one; a run that
+        goes on takes all from its own checkpoint.
+    """
+    network = resolve_network(run, env, rngs)
+    with user_errors():
+        if begins and run.init_from is not None:
+            network = init_from(run.init_from, network, take=run.init_take)
+        return freeze(network, run.init_freeze) if run.init_freeze else network
 
 
 def resolve_network(run: RunConfig, env: Any, rngs: nnx.Rngs) -> StatefulModule:

@@ -32,6 +32,9 @@ class RunConfig:
         has none.
       train: the training config.
       import_path: folders from which modules of the user's own are imported.
+      init_from: checkpoint of another run whose parameters this one began with, or None.
+      init_take: patterns of the parameters that were taken from it.
+      init_freeze: patterns of the parameters that are not trained.
     """
 
     env: str
@@ -39,15 +42,18 @@ class RunConfig:
     net: NetworkOptions | None = None
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     import_path: tuple[str, ...] = ()
+    init_from: str | None = None
+    init_take: tuple[str, ...] = ("*",)
+    init_freeze: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         instance(self, "env", str, "'cartpole'")
         instance(self, "network", str, "'graph'")
-        instance(self, "import_path", tuple, "('/home/me/project',)")
-        if not all(isinstance(folder, str) for folder in self.import_path):
-            raise TypeError(
-                f"RunConfig.import_path: expected names of folders, got {self.import_path!r}"
-            )
+        instance(self, "init_from", str, "'runs/a/checkpoints/step_0000000064'", optional=True)
+        for name in ("import_path", "init_take", "init_freeze"):
+            instance(self, name, tuple, "('a', 'b')")
+            if not all(isinstance(word, str) for word in getattr(self, name)):
+                raise TypeError(f"RunConfig.{name}: expected words, got {getattr(self, name)!r}")
 
     @property
     def is_own_network(self) -> bool:

@@ -7,6 +7,8 @@ import re
 import shlex
 from pathlib import Path
 
+from .._checkpoint import latest_checkpoint
+from .._checkpoint_files import RECORD
 from ._errors import UsageError, reason
 from ._lock import LOCK
 
@@ -156,6 +158,18 @@ def find_run_folder(path: Path) -> RunFolder:
         return folder
     problem = "there is no config.json in it" if os.path.exists(path) else "there is no such folder"
     raise UsageError(f"{path}: expected a run folder, {problem}; {_nearby(path)}")
+
+
+def newest_checkpoint(path: Path) -> Path:
+    """Returns the newest checkpoint of a run folder or a folder of checkpoints, or a checkpoint.
+
+    Raises:
+      FileNotFoundError: if there is none.
+    """
+    if os.path.isfile(path / RECORD):
+        return path
+    folder = RunFolder(path)
+    return latest_checkpoint(folder.checkpoints if os.path.isfile(folder.config) else path)
 
 
 def _nearby(path: Path) -> str:

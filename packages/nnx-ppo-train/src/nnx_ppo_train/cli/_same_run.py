@@ -51,6 +51,8 @@ def _fields(run: RunConfig) -> dict[str, Any]:
             found[path] = value
 
     collect(config_to_json(run), "")
+    if run.init_from is not None:  # the other run may have saved newer ones since
+        found["init_from"] = str(Path(run.init_from).parent)
     return found
 
 

@@ -18,7 +18,7 @@ from ._recommended import recommended
 from ._resolve import make_run
 from ._resume import finished_because, go_on
 from ._run_config import RunConfig, read_run_config, write_run_config
-from ._run_folder import RunFolder, check_new, is_unused, make_run_folder
+from ._run_folder import RunFolder, check_new, is_unused, make_run_folder, newest_checkpoint
 from ._same_run import check_same
 from ._session import Session, say
 
@@ -46,7 +46,7 @@ def train(arguments: TrainArguments, console: Console, command: list[str]) -> in
         check_new(path)
     if arguments.resume_if_exists and path is not None and os.path.lexists(path):
         return _train_in(path, run, arguments, console, command)
-    env, network = make_run(run)
+    env, network = make_run(run, begins=True)
     try:
         folder = make_run_folder(path, run.env, run.network, config.seed)
     except UsageError:
@@ -84,7 +84,7 @@ def _train_in(
                 return 0
             if checkpoints_in(folder.checkpoints):
                 return go_on(console, folder, lock, run, run.import_path)
-        env, network = make_run(run)
+        env, network = make_run(run, begins=True)
         with _writable(folder):
             write_run_config(folder.config, run, command)
         _announce(console, folder, run, range(run.train.seed, run.train.seed + 1))
@@ -98,7 +98,24 @@ def _run_config(arguments: TrainArguments, config: TrainConfig) -> RunConfig:
         net=None if ":" in arguments.network else arguments.net,
         train=config,
         import_path=(os.getcwd(),),
+        init_from=_other_run(arguments),
+        init_take=arguments.init_take,
+        init_freeze=arguments.init_freeze,
     )
+
+
+def _other_run(arguments: TrainArguments) -> str | None:
+    """The checkpoint that ``--init-from`` names, by a run folder or by itself."""
+    path = arguments.init_from
+    if path is None:
+        if arguments.init_take != ("*",):
+            raise UsageError(
+                "--init-take: expected --init-from beside it, there is none; name the run to take "
+                "from, or leave it out"
+            )
+        return None
+    with user_errors():
+        return str(newest_checkpoint(path).absolute())
 
 
 def _announce(console: Console, folder: RunFolder, run: RunConfig, seeds: range) -> None:
