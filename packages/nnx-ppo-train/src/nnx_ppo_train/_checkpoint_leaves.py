@@ -29,22 +29,22 @@ def named_leaves(tree: Any, like: Any = ()) -> dict[str, Any]:
 
 
 def of_episodes(name: str) -> bool:
-    """Whether a leaf belongs to the episodes under way: one row for each environment."""
+    """Returns whether a leaf belongs to the episodes under way: one row for each environment."""
     return _OF_EPISODES.match(name) is not None
 
 
 def of_network(name: str) -> bool:
-    """Whether a leaf belongs to the network."""
+    """Returns whether a leaf belongs to the network."""
     return _BY_NETWORK.match(name) is not None
 
 
 def is_key(leaf: Any) -> bool:
-    """Whether a leaf holds random keys."""
+    """Returns whether a leaf holds random keys."""
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def describe(leaf: Any) -> dict[str, Any]:
-    """What JSON notes down of a leaf: shape, dtype and, of keys, their implementation."""
+    """Description of a leaf for JSON: shape, dtype and, of keys, their implementation."""
     leaf = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
     described = {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
     if is_key(leaf) and isinstance(leaf, jax.Array):
@@ -53,7 +53,7 @@ def describe(leaf: Any) -> dict[str, Any]:
 
 
 def are_descriptions(leaves: Any) -> bool:
-    """Whether these are leaves by name as :func:`describe` notes them down."""
+    """Returns whether these are leaves by name as :func:`describe` notes them down."""
     return isinstance(leaves, dict) and all(
         isinstance(leaf, dict) and {"shape", "dtype"} <= leaf.keys() for leaf in leaves.values()
     )

@@ -122,7 +122,7 @@ def told(problems: Iterable[Problem]) -> str:
 
 
 def causes(problems: Iterable[Problem]) -> str:
-    """What problems of these groups come from."""
+    """Likely causes of problems, by their groups."""
     found = {_CAUSES[p.group]: None for p in problems if p.group in _CAUSES}
     return "; ".join(found)
 

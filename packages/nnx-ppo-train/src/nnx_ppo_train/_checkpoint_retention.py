@@ -70,5 +70,5 @@ def best_of(scores: Mapping[int, float | None]) -> int | None:
 
 
 def is_score(value: float | None) -> bool:
-    """Whether this can be the best: NaN and infinity never are."""
+    """Returns whether this can be the best: NaN and infinity never are."""
     return value is not None and math.isfinite(value)

@@ -154,7 +154,7 @@ class CheckpointSaver:
             save.wait()
 
     def is_due(self, metrics: Mapping[str, float], steps: int) -> bool:
-        """Whether the state with these metrics is to be saved whatever the schedule says.
+        """Returns whether the state with these metrics is to be saved whatever the schedule says.
 
         Args:
           metrics: metrics of an iteration by name.

@@ -79,7 +79,7 @@ class Snapshot:
         )
 
     def record(self) -> dict[str, Any]:
-        """What JSON notes down, without what depends on the files."""
+        """The record for JSON, without what depends on the files."""
         return {
             "format": FORMAT,
             "version": CHECKPOINT_VERSION,
@@ -178,7 +178,7 @@ def to_json(value: Any, where: str) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """What :func:`to_json` was given; tuples come back as lists."""
+    """The data that :func:`to_json` was given; tuples come back as lists."""
     if isinstance(value, dict):
         if value.keys() == {"float"} and value["float"] in ("nan", "inf", "-inf"):
             return float(value["float"])

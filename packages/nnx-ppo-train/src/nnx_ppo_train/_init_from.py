@@ -101,7 +101,8 @@ def freeze(networks: StatefulModule, patterns: Patterns) -> StatefulModule:
     Example:
       >>> from flax import nnx
       >>> from nnx_ppo_train.presets import make_mlp_actor_critic
-      >>> net = freeze(make_mlp_actor_critic(4, 1, nnx.Rngs(0)), "child_modules/2")
+      >>> net = make_mlp_actor_critic(4, 1, nnx.Rngs(0))
+      >>> net = freeze(net, "child_modules/1/child_modules/0/child_modules/0")  # the first layer
       >>> len(nnx.to_flat_state(nnx.state(net, FixedParameter)))
       2
     """

@@ -172,7 +172,7 @@ class StateFactory:
 
 
 def _episodes_lacking(state: LoopState) -> bool:
-    """Whether parts of the episodes under way are None."""
+    """Returns whether parts of the episodes under way are None."""
     rewards = state.rewards
     parts = (state.network_states, state.env_states, state.tally)
     return any(part is None for part in parts) or (rewards is not None and rewards.sums is None)
