@@ -179,10 +179,13 @@ _checkpoint_saver.write_checkpoint = late
 network = Dense(2, 2, nnx.Rngs(0))
 state = TrainingState(network, (), np.ones(3), (), (), jax.random.key(0), 7, None)
 make_checkpoint_fn("saved")(state, 7)
+make_checkpoint_fn("file/below")(state, 7)
+make_checkpoint_fn("other")(state, 7)
 """
 
 
-def test_a_process_that_exits_waits_for_its_save(tmp_path):
+def test_a_process_that_exits_waits_for_its_saves_and_tells_of_failures(tmp_path):
+    (tmp_path / "file").write_text("no folder")
     done = subprocess.run(
         [sys.executable, "-c", EXITING],
         cwd=tmp_path,
@@ -190,8 +193,11 @@ def test_a_process_that_exits_waits_for_its_save(tmp_path):
         text=True,
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert names_in(tmp_path / "saved") == ["step_0000000007"]
+    assert done.returncode == 0
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert f"checkpoint was not saved: {tmp_path}/file/below/step_0000000007" in lines[0]
+    assert names_in(tmp_path / "saved") == names_in(tmp_path / "other") == ["step_0000000007"]
 
 
 # ---- full disks, leftovers -------------------------------------------------------------------

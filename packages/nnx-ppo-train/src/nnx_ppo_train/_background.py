@@ -1,12 +1,15 @@
 """Threads that write checkpoints while training goes on, and waiting for them."""
 
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import orbax.checkpoint  # noqa: F401 - first: what it registers for the exit must run after ours
 
+_LOG = logging.getLogger("nnx_ppo_train")
 _under_way: dict[threading.Thread, Path] = {}
+_failed: set["BackgroundSave"] = set()
 _changing = threading.Lock()
 
 
@@ -16,21 +19,26 @@ class BackgroundSave:
     Args:
       directory: where it writes.
       work: what to do.
+
+    Attributes:
+      error: what it raised, until it is raised again by :meth:`wait`.
     """
 
     def __init__(self, directory: Path, work: Callable[[], None]):
         self._work = work
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="checkpoint")
         with _changing:
-            _under_way[self._thread] = directory
+            _under_way[self._thread] = directory.resolve()
         self._thread.start()
 
     def _run(self) -> None:
         try:
             self._work()
         except BaseException as error:  # for whoever waits
-            self._error = error
+            self.error = error
+            with _changing:
+                _failed.add(self)
         finally:
             with _changing:
                 _under_way.pop(threading.current_thread(), None)
@@ -42,8 +50,10 @@ class BackgroundSave:
     def wait(self) -> None:
         """Waits until it is done; raises what it raised, once."""
         self._thread.join()
-        error, self._error = self._error, None
+        error, self.error = self.error, None
         if error is not None:
+            with _changing:
+                _failed.discard(self)
             raise error
 
 
@@ -55,10 +65,18 @@ def wait_for_saves(path: Path | None = None) -> None:
     """
     with _changing:
         places = dict(_under_way)
-    threads = [t for t, place in places.items() if path is None or place in (path, path.parent)]
+    wanted = None if path is None else (path.resolve(), path.resolve().parent)
+    threads = [t for t, place in places.items() if wanted is None or place in wanted]
     for thread in threads:
         if thread is not threading.current_thread():
             thread.join()
+
+
+def _finish() -> None:
+    """Waits for all saves, and logs what nobody has heard of."""
+    wait_for_saves()
+    for save in list(_failed):
+        _LOG.error("A checkpoint was not saved: %s", save.error)
 
 
 # An interpreter that exits first forbids new work in thread pools, which Orbax relies on, and only
@@ -66,4 +84,4 @@ def wait_for_saves(path: Path | None = None) -> None:
 # this one is missing, train_ppo's own waiting is all there is.
 _before_pools_close = getattr(threading, "_register_atexit", None)
 if _before_pools_close is not None:
-    _before_pools_close(wait_for_saves)
+    _before_pools_close(_finish)

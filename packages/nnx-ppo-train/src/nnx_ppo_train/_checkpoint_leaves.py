@@ -85,7 +85,7 @@ def checksum(data: bytes | np.ndarray) -> str:
     if isinstance(data, bytes):
         return f"{zlib.crc32(data):08x}"
     plain = np.ascontiguousarray(data).reshape(-1).view(np.uint8)  # bfloat16 has no buffer
-    return f"{zlib.crc32(memoryview(plain)):08x}"
+    return f"{zlib.crc32(plain.data):08x}"
 
 
 def empty(leaf: dict[str, Any]) -> np.ndarray:
