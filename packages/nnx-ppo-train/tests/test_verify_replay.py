@@ -88,6 +88,63 @@ def changing_rollout(change):
     return unroll_fn
 
 
+# ---- what is NaN ---------------------------------------------------------------------------------
+
+
+def spoiled(network, path):
+    state = nnx.to_flat_state(nnx.state(network))
+    for place, variable in state:
+        if "/".join(map(str, place)).endswith(path):
+            variable.set_value(jnp.full_like(variable.get_value(), jnp.nan))
+    nnx.update(network, nnx.from_flat_state(state))
+    return network
+
+
+def test_network_of_nan_fails_naming_module_leaf_and_variables():
+    network = actor_critic(Normalizer(OBS), Leaky())
+    nnx.update(network, jax.tree.map(lambda leaf: leaf * jnp.nan, nnx.state(network, nnx.Param)))
+    match = (
+        r"the output of module '2/action/0' \(Dense\) is nan, first at step \d, row \d: "
+        r"module/2/action/0; expected numbers.*Variables that hold nan: .*kernel"
+    )
+    with pytest.raises(ReplayError, match=match) as failure:
+        check(network)
+    report = failure.value.report
+    assert not report.passed
+    assert report.worst().deviation == np.inf
+    assert list(report.stages) == ["finite"]
+
+
+def test_module_of_nan_is_named_before_what_reads_it():
+    network = spoiled(actor_critic(Dense(OBS, OBS, nnx.Rngs(2)), Leaky()), "0/linear/bias")
+    with pytest.raises(ReplayError, match=r"the output of module '0' \(Dense\) is nan, first"):
+        check(network)
+
+
+def test_observation_of_nan_is_named():
+    class Lost(Drift):
+        def step(self, state, action):
+            return super().step(state, action).replace(obs=jnp.full(OBS, jnp.nan))
+
+    with jax.disable_jit(), pytest.raises(ReplayError, match=r"the observation is nan, first at"):
+        verify_replay(Lost(), actor_critic(), n_envs=B, rollout_length=T)
+
+
+class NanWhenLong(Leaky):
+    """Its own unroll gives NaN at the end of a long sequence."""
+
+    def unroll(self, state, xs, done=None, rollout_extras=None):
+        out = scan_unroll(self, state, xs, done, rollout_extras)
+        bad = jnp.arange(len(xs)) >= T - 1
+        return out.replace(output=jnp.where(bad[:, None, None], jnp.nan, out.output))
+
+
+def test_nan_of_the_replay_alone_is_found():
+    with pytest.raises(ReplayError, match=r"deviates by inf, limit 0\.000") as failure:
+        check(actor_critic(NanWhenLong()))
+    assert list(failure.value.report.stages)[-1] == "sequence"
+
+
 # ---- what the loss can replay ------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import pytest
 from flax import nnx
 from nnx_stateful import (
     LSTM,
+    Apply,
     Container,
     Dense,
     Parallel,
@@ -30,6 +31,7 @@ from nnx_stateful.testing import (
     ScalarLossProbe,
     StatisticsProbe,
     StreamProbe,
+    assert_close,
     check_stateful_module,
     shipped_modules,
     to_float64,
@@ -237,6 +239,25 @@ class IntegerMetrics(Broken):
         return super().__call__(state, x).replace(metrics={0: state})
 
 
+class MultipliesByZero(Broken):
+    def reset_state(self, prev_state):
+        return 0.0 * prev_state
+
+
+class MasksByProduct(Broken):
+    def unroll(self, state, xs, done=None, rollout_extras=None):
+        if done is None:
+            return super().unroll(state, xs)
+        goes_on = (~done).astype(xs.dtype)
+
+        def step(state, inputs):
+            x, going = inputs
+            return (state + 1) * going, x + state[:, None]
+
+        state, output = jax.lax.scan(step, state, (xs, goes_on))
+        return StatefulModuleOutput(state, output, jnp.zeros(len(xs)), {})
+
+
 class OrderOfDict(StatefulModule):
     def __call__(self, state, x, rollout_extras=None):
         first = next(iter(x.values()))
@@ -287,6 +308,8 @@ class IteratesDict(StatefulModule):
         (lambda: DropsMetrics([CounterProbe()]), 8, r"metrics\['0'\]: DropsMetrics drops what"),
         (lambda: RenamesExtras([CounterProbe()]), 8, r"rollout_extras: expected an entry for"),
         (IntegerMetrics, 8, "metrics: expected keys of type str, got 0"),
+        (MultipliesByZero, 10, r"nan in row 0 up to .*: output of other rows and later steps: exp"),
+        (MasksByProduct, 10, r"nan in row 0 up to .*: output of other rows and later steps: exp"),
         (IteratesDict, 9, "after split and merge.output: expected"),
     ],
 )
@@ -300,8 +323,50 @@ def test_module_that_depends_on_the_order_of_dict_entries_fails():
         check_stateful_module(OrderOfDict(), {"b": X, "a": 2 * X}, laws=[9])
 
 
+def spoiled(module, value=jnp.nan):
+    nnx.update(module, jax.tree.map(lambda leaf: leaf * value, nnx.state(module, nnx.Param)))
+    return module
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: spoiled(Sequential([Dense(3, 3, nnx.Rngs(0)), LSTM(3, 3, nnx.Rngs(0))])),
+            r"^Sequential: Linear: its variable 'child_modules/0/linear/bias': .* got nan at index",
+        ),
+        (
+            lambda: Sequential(
+                [Scale(2.0), Parallel(b=Apply(lambda x: x / (0 * x)), a=Scale(1.0))]
+            ),
+            r"^Sequential: output of the module at '1/b': expected numbers, got nan at index",
+        ),
+    ],
+)
+def test_network_of_nan_fails_naming_module_and_leaf(build, message):
+    with pytest.raises(BrokenLawError, match=message):
+        check_stateful_module(build(), X.at[0].set(0.0), laws=[1])
+
+
+def test_input_that_is_nan_is_refused():
+    with pytest.raises(BrokenLawError, match=r"sample_input\['a'\]: .* got nan at index \(1, 2\)"):
+        check_stateful_module(Scale(2.0), {"a": X.at[1, 2].set(jnp.nan)})
+
+
+def test_nan_equals_nothing():
+    with pytest.raises(BrokenLawError, match=r"leaf: expected nan, got nan at index \(1,\)"):
+        assert_close("leaf", np.array([1.0, np.nan]), np.array([1.0, np.nan]))
+    assert_close("leaf", np.array([-np.inf]), np.array([-np.inf]))
+
+
+def test_check_reports_what_it_checked():
+    report = check_stateful_module(Scale(2.0), X, laws=[1, 8])
+    assert repr(report).startswith("check_stateful_module(Scale): passed\n  checked  finite: ")
+    assert "  checked  law 8: names mirror children" in repr(report)
+
+
 def test_law_titles_are_read_from_their_functions():
-    assert list(LAWS) == list(range(1, 10))
+    assert list(LAWS) == list(range(1, 11))
     assert all(law.__doc__ for law in LAWS.values())
 
 

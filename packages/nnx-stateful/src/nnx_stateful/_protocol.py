@@ -105,6 +105,14 @@ class StatefulModule(nnx.Module):
         """
         return prev_state
 
+    def carry_written(self, next_state: PyTree) -> PyTree:
+        """Returns what the last step wrote into the carry state, leaves (B, ...).
+
+        A check of every step for values that are not finite looks at this part alone. A module
+        with a long memory, of which a step writes little, need not have all of it read each time.
+        """
+        return next_state
+
     def update_statistics(self, rollout_extras: PyTree) -> None:
         """Folds a rollout's extras, leaves (T, B, ...), into running statistics.
 
@@ -179,11 +187,13 @@ def _restore_default_unroll(cls: type[StatefulModule]) -> None:
     """Makes sure that ``unroll`` never belongs to an ancestor of the class that acts.
 
     If ``__call__``, ``reset_state`` or ``initialize_state`` come from a more derived class than
-    ``unroll`` (or ``folds_time``), the inherited fast path describes another module.
+    ``unroll`` (or ``folds_time``, ``carry_written``), what is inherited describes another module.
     """
     acting = min(_rank(cls, name) for name in ("__call__", "reset_state", "initialize_state"))
     if acting < _rank(cls, "unroll"):
         cls.unroll = StatefulModule.unroll
+    if acting < _rank(cls, "carry_written"):
+        cls.carry_written = StatefulModule.carry_written
     if acting < _rank(cls, "folds_time"):
         cls.folds_time = False
 

@@ -94,6 +94,11 @@ class Container(StatefulModule):
     def reset_state(self, prev_state: dict[str, PyTree]) -> dict[str, PyTree]:
         return {name: child.reset_state(prev_state[name]) for name, child in self.children.items()}
 
+    def carry_written(self, next_state: dict[str, PyTree]) -> dict[str, PyTree]:
+        return {
+            name: child.carry_written(next_state[name]) for name, child in self.children.items()
+        }
+
     def update_statistics(self, rollout_extras: dict[str, PyTree]) -> None:
         for name, child in self.children.items():
             child.update_statistics(rollout_extras[name])

@@ -131,13 +131,12 @@ def _ratio_deviation(old: Any, new: Any) -> np.ndarray:
 
 
 def _difference(expected: Any, got: Any) -> np.ndarray:
-    """``got - expected``; 0 where both are the same infinity or no number."""
+    """``got - expected``; 0 where both are the same infinity, NaN where either is NaN."""
     if expected.shape != got.shape:
         return np.full(expected.shape, np.inf)
     old, new = _float(expected), _float(got)
-    same = (old == new) | (np.isnan(old) & np.isnan(new))
     with np.errstate(invalid="ignore"):
-        return np.where(same, 0.0, new - old)
+        return np.where(old == new, 0.0, new - old)
 
 
 def _float(leaf: Any) -> np.ndarray:
@@ -146,7 +145,7 @@ def _float(leaf: Any) -> np.ndarray:
 
 
 def _finite(deviation: np.ndarray) -> np.ndarray:
-    """Makes what is no number an infinite deviation."""
+    """Makes what is no number an infinite deviation: NaN equals nothing, not even NaN."""
     return np.where(np.isnan(deviation), np.inf, deviation)
 
 

@@ -45,7 +45,7 @@ def first_fault(deviations: Deviations, limits: Deviations, order: Sequence[str]
       limits: by quantity, (T, B).
       order: paths of modules in the order of execution.
     """
-    over = {name: leaf > limits[name] for name, leaf in deviations.items()}
+    over = {name: ~(leaf <= limits[name]) for name, leaf in deviations.items()}
     step = min(int(mask.any(axis=1).argmax()) for mask in over.values() if mask.any())
     here = [name for name, mask in over.items() if mask[step].any()]
     first = min(here, key=lambda name: _rank(name, order))

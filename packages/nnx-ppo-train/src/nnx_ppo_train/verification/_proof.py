@@ -6,6 +6,7 @@ from nnx_stateful import StatefulModule
 from ._arrays import Deviations, Quantity, has_noise
 from ._blame import execution_order, first_fault
 from ._findings import message
+from ._finite import nan_deviations, nan_fault, nan_message
 from ._report import ReplayError, ReplayReport, ReplayStage
 from ._runs import Replays
 from ._traced_rollout import RolledOut, rollout_deviations
@@ -25,6 +26,7 @@ class Proof:
 
     def run(self) -> ReplayReport:
         """Goes through the stages; raises at the first that fails."""
+        self._check_finite()
         self._check_ends()
         self._add("rollout", rollout_deviations(self._rolled))
         replays = Replays(self._networks, self._rolled, self._float64)
@@ -34,6 +36,15 @@ class Proof:
         self._add("windows", replays.windows())
         self._add("sequence", replays.sequence(), replays.growth())
         return self._report()
+
+    def _check_finite(self) -> None:
+        found = nan_deviations(self._rolled)
+        limits = {name: self._limit(name) for name in found}
+        stage = ReplayStage(_by_name(found), _by_name(limits))
+        if stage.exceeding():
+            self._stages["finite"] = stage
+            fault = nan_fault(self._networks, self._rolled, found)
+            raise ReplayError(nan_message(self._networks, self._rolled, fault), self._report())
 
     def _check_ends(self) -> None:
         if not self._rolled.stored.done[:-1].any():
@@ -60,7 +71,7 @@ class Proof:
         amplified = quantity.kind in ("ratio", "log_likelihood") or "likelihood" in quantity.leaf
         if stds is None or not amplified:
             return limit
-        return limit / np.minimum(1.0, stds)
+        return limit / np.where(stds > 0.0, np.minimum(1.0, stds), 1.0)  # also where it is NaN
 
     def _report(self) -> ReplayReport:
         rolled, stored = self._rolled, self._rolled.stored

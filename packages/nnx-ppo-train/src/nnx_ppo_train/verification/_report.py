@@ -60,7 +60,7 @@ class ReplayStage:
 
     def exceeding(self) -> dict[str, Bool[np.ndarray, "T B"]]:
         """Returns where which quantity is over its limit; quantities that never are left out."""
-        over = {name: leaf > self.limits[name] for name, leaf in self.deviations.items()}
+        over = {name: ~(leaf <= self.limits[name]) for name, leaf in self.deviations.items()}
         return {name: mask for name, mask in over.items() if mask.any()}
 
     def largest(self, kind: str) -> float | None:
@@ -87,7 +87,8 @@ class ReplayReport:
       truncations: episodes that were truncated in it.
       stages: deviations by stage of the proof, in its order: ``rollout``, ``steps``, ``noise``
         (where the carry state holds noise), ``windows``, ``sequence``. Where a stage fails,
-        later ones are left out.
+        later ones are left out. Where something is NaN, there is the one stage ``finite``, with an
+        infinite deviation where it is.
       changed_variables: variables of the network that the rollout changed, RNG streams excepted.
       advanced_streams: RNG streams of the network that the rollout advanced.
     """

@@ -95,15 +95,17 @@ class Replays:
 
         Variables, observations and first carry state change by 64 units of rounding. The
         factors, (T, 1), are at least 1 and never fall: what has deviated may come back from
-        memory.
+        memory. A change that makes something infinite or NaN counts for nothing: an infinite
+        limit would let everything pass.
         """
         size = 64 * float(np.finfo(np.float64 if self._float64 else np.float32).eps)
         nudge = _Nudge(size)
         whole = slice(0, self._rolled.steps)
         changed = _compare(self._play(whole), self._play(whole, nudge, nudge, nudge))
+        finite = {name: np.where(np.isfinite(leaf), leaf, 0.0) for name, leaf in changed.items()}
         return {
             name: np.maximum(1.0, np.maximum.accumulate(leaf.max(axis=1, keepdims=True)) / size)
-            for name, leaf in changed.items()
+            for name, leaf in finite.items()
         }
 
     def _windows(

@@ -31,7 +31,8 @@ def verify_replay(
     """Proves that the loss can replay what a network does in a rollout.
 
     The rollout function runs on a copy of the network that notes what it sees and does. Episodes
-    are cut at random, so that rows are reset at different steps. Then the proof goes by stages:
+    are cut at random, so that rows are reset at different steps. What is NaN in it cannot be shown
+    to agree with anything, and is refused. Then the proof goes by stages:
 
     1. ``rollout``: what was stored and returned is what the network saw, did and carried on.
     2. ``steps``: every step, replayed by ``unroll`` from the carry state with which it began,
@@ -65,9 +66,9 @@ def verify_replay(
       The deviations and their limits. They are all within them, or there would be an error.
 
     Raises:
-      ReplayError: where a deviation exceeds its limit. An AssertionError; it names the first
-        module, in the order of execution, that deviates, step, row, deviation and limit, and
-        says what to do. Its ``report`` has the stages so far.
+      ReplayError: where a deviation exceeds its limit, or something is NaN. An AssertionError; it
+        names the first module, in the order of execution, that deviates, step, row, deviation and
+        limit, and says what to do. Its ``report`` has the stages so far.
       RuntimeError: where the network writes a variable in a call; it names module and variable.
       TypeError, ValueError: where an argument is of the wrong kind or out of range, or network
         and environment do not fit together.

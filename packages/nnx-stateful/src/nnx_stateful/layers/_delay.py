@@ -86,6 +86,10 @@ class Delay(StatefulModule):
             "index": jnp.zeros_like(prev_state["index"]),
         }
 
+    def carry_written(self, next_state: dict[str, PyTree]) -> PyTree:
+        index = next_state["index"]
+        return jax.tree.map(lambda b: ring_read(b, index, 1), next_state["buffer"])
+
     def __call__(
         self, state: dict[str, PyTree], x: PyTree, rollout_extras: PyTree = None
     ) -> StatefulModuleOutput:

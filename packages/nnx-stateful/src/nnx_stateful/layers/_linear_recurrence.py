@@ -115,17 +115,28 @@ def solve_in_parallel(
     """Solves it in O(log T) operations; from the last step to the first if ``reverse``."""
     values = _number(drive)
     factors = jnp.broadcast_to(_number(eigenvalues), values.shape)
-    if joined is not None:
-        factors = jnp.where(joined[..., None], factors, 0)
     first = -1 if reverse else 0
-    values = values.at[first].add(factors[first] * _number(state))
-    _, hidden = jax.lax.associative_scan(_compose, (factors, values), reverse=reverse)
+    if joined is None:
+        values = values.at[first].add(factors[first] * _number(state))
+        maps = (factors, values)
+    else:
+        links = joined[..., None]
+        begun = jnp.where(links[first], factors[first] * _number(state), 0)
+        maps = (factors, values.at[first].add(begun), links)
+    hidden = jax.lax.associative_scan(_compose, maps, reverse=reverse)[1]
     return (jnp.real(hidden), jnp.imag(hidden)) if len(drive) == 2 else (hidden,)
 
 
-def _compose(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Composes two affine maps h -> factor * h + value, the first one acting first."""
-    return second[0] * first[0], second[0] * first[1] + second[1]
+def _compose(first: tuple[Array, ...], second: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Composes two affine maps h -> factor * h + value, the first one acting first.
+
+    A third entry, where there is one, says whether the map looks at h at all. A factor of zero
+    would say so too, but 0 * NaN is NaN: an episode would inherit it from the one before.
+    """
+    factor, moved = second[0] * first[0], second[0] * first[1]
+    if len(second) == 2:
+        return factor, moved + second[1]
+    return factor, jnp.where(second[2], moved, 0) + second[1], first[2] & second[2]
 
 
 def _number(parts: Parts) -> Array:

@@ -42,7 +42,8 @@ def assert_close(
       what: name of the trees; leaf paths are appended to it.
       expected: the tree as it should be.
       got: the tree as it is.
-      tolerance: relative and absolute, for floats; everything else must be equal. NaN equals NaN.
+      tolerance: relative and absolute, for floats; everything else must be equal. NaN equals
+        nothing, not even NaN: what is NaN on both sides has not been shown to agree.
     """
     wanted, found = jax.tree.structure(expected), jax.tree.structure(got)
     if wanted != found:
@@ -57,7 +58,7 @@ def _assert_leaf_close(name: str, old: Any, new: Any, tolerance: tuple[float, fl
     if old.shape != new.shape:
         raise BrokenLawError(f"{name}: expected shape {old.shape}, got {new.shape}")
     if np.issubdtype(old.dtype, np.inexact):
-        same = np.isclose(new, old, rtol=tolerance[0], atol=tolerance[1], equal_nan=True)
+        same = np.isclose(new, old, rtol=tolerance[0], atol=tolerance[1])
     else:
         same = new == old
     if not np.all(same):
