@@ -5,6 +5,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 
+LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
+"""Largest float32; a larger number is infinite in training."""
+SMALLEST_FLOAT = 2.0**-126
+"""Smallest normal float32; XLA takes smaller ones as 0."""
+LARGEST_WHOLE = 2**53
+"""Largest whole number up to which floats, as in schedules and metrics, are exact."""
+
+
 def whole_number(config: Any, name: str, *, at_least: int, at_most: int | None = None) -> None:
     """Raises unless the field is an int (not a bool) within the bounds."""
     check_whole_number(getattr(config, name), _where(config, name), at_least, at_most)
@@ -15,6 +23,8 @@ def check_whole_number(value: Any, where: str, at_least: int, at_most: int | Non
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{where}: expected a whole number (a Python int), got {value!r}")
     rule = f"of at least {at_least}" + ("" if at_most is None else f" and at most {at_most}")
+    if at_most is None and value > LARGEST_WHOLE:
+        at_most, rule = LARGEST_WHOLE, f"of at most {LARGEST_WHOLE}"
     nearest = max(at_least, value if at_most is None else min(value, at_most))
     if value != nearest:
         raise ValueError(
@@ -56,8 +66,10 @@ def check_number(
     bounds = {"above": above, "at least": at_least, "at most": at_most}
     rule = " and".join(f" {word} {bound}" for word, bound in bounds.items() if bound is not None)
     remedy = None
-    if not math.isfinite(value):
-        remedy = "give a finite one"
+    if not abs(value) <= LARGEST_FLOAT:  # NaN included
+        remedy = f"give a finite one, of at most {LARGEST_FLOAT:.7g} (float32)"
+    elif above == 0 and 0 < value < SMALLEST_FLOAT:
+        remedy = f"float32 would make it 0; use one of at least {SMALLEST_FLOAT:.7g}"
     elif above is not None and value <= above:
         remedy = f"use one above {above}"
     elif at_least is not None and value < at_least:
