@@ -1,20 +1,30 @@
 """Damaged checkpoints are refused, or load exactly what was saved; the one before is named."""
 
 import json
+import random
 import shutil
+from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
+from flax import nnx
 from nnx_ppo_train import (
     latest_checkpoint,
     load_checkpoint,
+    load_config,
+    load_network,
     make_checkpoint_fn,
     make_env,
     save_checkpoint,
 )
 from nnx_ppo_train._checkpoint_files import record_checksum
+from nnx_ppo_train.presets import NetworkOptions
+from nnx_ppo_train.presets import make_network as make_preset
 
-from ._checkpoints import assert_identical, first_state, make_config, make_network
+from ._checkpoints import assert_identical, first_state, make_config, make_network, plain
 
+OLD = Path(__file__).parent / "fixtures/run_version_3/checkpoints/step_0000000096"
 FLIPS = 5  # in every file of the arrays
 
 
@@ -149,6 +159,48 @@ def test_a_flip_in_an_array_names_its_file(two_checkpoints, env):
     with pytest.raises(ValueError, match=match):
         load_checkpoint(path, make_network(), env, make_config())
     file.write_bytes(whole)
+
+
+BAD = [None, -1, 2.5, 10**15, True, "x", "key<fry>", [], [-1], ["x"], {}, {"a": None}]
+
+
+def mutated(value, rng):
+    """The value with one of its parts deleted, renamed or replaced."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        name = rng.choice(sorted(value))
+        rest = {key: entry for key, entry in value.items() if key != name}
+        how = rng.randrange(6)
+        if how == 0:
+            return rest
+        return rest | ({"new": value[name]} if how == 1 else {name: mutated(value[name], rng)})
+    if isinstance(value, list) and value and rng.random() < 0.5:
+        return [*value[:-1], mutated(value[-1], rng)]
+    return rng.choice(BAD)
+
+
+def test_malformed_records_are_told_and_never_load_as_other_values(tmp_path, env):
+    path = tmp_path / OLD.name
+    shutil.copytree(OLD, path)
+    file, rng = path / "checkpoint.json", random.Random(0)
+    whole = json.loads(file.read_text())
+    options = NetworkOptions(hidden_size=4)
+    network = make_preset("lstm", make_env("cartpole-positions"), nnx.Rngs(0), options)
+    expected = plain(nnx.state(load_network(path, network)))
+    told = 0
+    for _ in range(150):
+        file.write_text(json.dumps(mutated(whole, rng)))
+        try:
+            loaded = load_network(path, network)
+            load_config(path)
+        except ValueError as error:
+            told += str(error).startswith(str(path))
+        else:
+            equal = jax.tree.map(
+                np.array_equal, plain(nnx.state(loaded)), plain(nnx.state(expected))
+            )
+            assert all(jax.tree.leaves(equal))
+            told += 1
+    assert told == 150
 
 
 def test_an_array_that_was_stored_wrongly_is_named(saved, env, monkeypatch):

@@ -229,8 +229,8 @@ def _config_of(path: Path, record: Mapping[str, Any]) -> TrainConfig:
         )
     try:
         return config_from_json(TrainConfig, record["config"], "config")
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from error
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: expected the config of a run, got another: {error}") from error
 
 
 def _usable(path: Path, match: Match, allow_partial: bool, what: str) -> Match:

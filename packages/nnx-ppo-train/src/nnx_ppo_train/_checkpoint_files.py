@@ -55,13 +55,26 @@ def read_record(path: Path) -> dict[str, Any]:
         )
     if version > 3 or "checksum" in record:
         _check_own_checksum(file, record, remedy)
-    whole = isinstance(record.get("steps_taken"), int) and isinstance(record.get("files", {}), dict)
-    if not whole or not are_descriptions(record.get("leaves")):
+    if not _is_whole(record):
         raise ValueError(
             f"{file}: expected the entries leaves, files and steps_taken as they were written, "
             f"got {', '.join(record)}; {remedy}"
         )
     return migrated_checkpoint(record)
+
+
+def _is_whole(record: Mapping[str, Any]) -> bool:
+    """Returns whether a record has the entries that it must have, of the right kinds."""
+    steps, config = record.get("steps_taken"), record.get("config")
+    return (
+        type(steps) is int
+        and steps >= 0
+        and isinstance(record.get("files", {}), dict)
+        and isinstance(record.get("callbacks", []), list)
+        and isinstance(record.get("metrics", {}), dict)
+        and (config is None or isinstance(config, dict))
+        and are_descriptions(record.get("leaves"))
+    )
 
 
 def record_checksum(record: Mapping[str, Any]) -> str:
@@ -122,7 +135,7 @@ def read_arrays(path: Path, record: Mapping[str, Any]) -> dict[str, np.ndarray]:
         with ocp.StandardCheckpointer() as checkpointer:
             found = checkpointer.restore(path / ARRAYS, wanted)
         _check_arrays(found, leaves)
-    except (KeyError, OSError, TypeError, ValueError) as error:
+    except (KeyError, MemoryError, OSError, OverflowError, TypeError, ValueError) as error:
         reason = textwrap.shorten(str(error).partition(" [tensorstore_spec")[0], 300)
         raise ValueError(
             f"{path}: expected a whole checkpoint, got one that cannot be read ({reason}); "

@@ -54,8 +54,16 @@ def describe(leaf: Any) -> dict[str, Any]:
 
 def are_descriptions(leaves: Any) -> bool:
     """Returns whether these are leaves by name as :func:`describe` notes them down."""
-    return isinstance(leaves, dict) and all(
-        isinstance(leaf, dict) and {"shape", "dtype"} <= leaf.keys() for leaf in leaves.values()
+    return isinstance(leaves, dict) and all(map(_is_description, leaves.values()))
+
+
+def _is_description(leaf: Any) -> bool:
+    return (
+        isinstance(leaf, dict)
+        and isinstance(leaf.get("shape"), list)
+        and all(type(size) is int and size >= 0 for size in leaf["shape"])
+        and isinstance(leaf.get("dtype"), str)
+        and isinstance(leaf.get("key_impl", ""), str)
     )
 
 

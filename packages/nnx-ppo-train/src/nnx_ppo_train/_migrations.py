@@ -98,7 +98,7 @@ def _from_version_3(record: dict[str, Any]) -> dict[str, Any]:
     """Version 4 brought checksums, states of callbacks, and metrics."""
     sizes = record.get("files", {})  # none in the first checkpoints of version 3
     files = {name: {"bytes": size} for name, size in sizes.items()}
-    return {**record, "files": files, "callbacks": [], "metrics": {}}
+    return {"config": None, **record, "files": files, "callbacks": [], "metrics": {}}
 
 
 _STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {3: _from_version_3}
