@@ -46,6 +46,50 @@ def test_actions_lie_where_the_environment_takes_them(name):
         assert (np.abs(action) <= 1).all()
 
 
+# ---- extreme parameters -------------------------------------------------------------------------
+
+EXTREMES = (-1e4, -300.0, -20.0, 0.0, 20.0, 300.0, 1e4)
+
+
+def extreme_inputs(row, dtype):
+    """Rows of parameters that combine extremes at random; the first ones have all the same."""
+    random = np.random.default_rng(0)
+    drawn = random.choice(EXTREMES, (25, row.width))
+    same = np.tile(np.array(EXTREMES)[:, None], (1, row.width))
+    params = jnp.asarray(np.concatenate([same, drawn]), dtype)
+    if not row.masked:
+        return params
+    return {"params": params, "mask": jnp.asarray(row.inputs(len(params))["mask"])}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("name", ["tanh, quadrature", "categorical, masked", *CLASSES])
+def test_likelihoods_and_gradients_are_finite_for_extreme_parameters(name, dtype):
+    sampler = build(name, entropy_weight=0.1)
+    inputs = extreme_inputs(SAMPLERS[name], dtype)
+    state = initial_state(sampler, jax.tree.leaves(inputs)[0].shape[0])
+
+    @jax.jit
+    def both(inputs, extras):
+        def total(inputs):
+            out = sampler(state, inputs, extras)
+            loss = out.output["log_likelihood"].sum() + out.regularization_loss.sum()
+            return loss, out
+
+        grads, out = jax.grad(total, has_aux=True, allow_int=True)(inputs)
+        return out, jax.tree.leaves(grads)[-1]
+
+    drawn = jax.jit(sampler)(state, inputs).rollout_extras
+    for shift in (0, 1, 9):  # of its own draws, and of those of other parameters
+        extras = jax.tree.map(lambda leaf, by=shift: jnp.roll(leaf, by, axis=0), drawn)
+        out, gradient = both(inputs, extras)
+        assert np.isfinite(out.output["log_likelihood"]).all()
+        assert np.isfinite(out.metrics["entropy"]).all()
+        if dtype != "float16" or shift == 0:  # else its range is too small for the true gradient
+            assert np.isfinite(np.asarray(gradient, np.float32)).all()
+        assert out.output["log_likelihood"].dtype == jnp.float32
+
+
 # ---- noise -----------------------------------------------------------------------------------
 
 

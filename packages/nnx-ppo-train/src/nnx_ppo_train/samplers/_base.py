@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Key
 from nnx_stateful import NoiseState, PyTree, StatefulModuleOutput, StochasticModule, draw_noise
@@ -37,6 +38,9 @@ class ActionSampler(StochasticModule):
     Without rollout_extras a sampler draws an action and emits what it drew; with them it
     evaluates the stored action under the current parameters and draws nothing. ``eval()`` (or
     ``nnx.view(..., deterministic=True)``) makes it return the mode.
+
+    Parameters of a narrower type, such as bfloat16, are widened to float32: log-likelihoods and
+    ratios need its digits, and near the bounds of an action its range.
 
     Args:
       rngs: gives one key; noise is counted from it in the carry state.
@@ -73,7 +77,7 @@ class ActionSampler(StochasticModule):
         return self._run(state, params, rollout_extras, steps=params.shape[0])
 
     def read(self, x: PyTree, wanted: str) -> Float[Array, "*lead F"]:
-        """Returns the distribution parameters that the input holds.
+        """Returns the distribution parameters that the input holds, in float32 at least.
 
         Args:
           x: the input of a step or of a sequence.
@@ -96,7 +100,7 @@ class ActionSampler(StochasticModule):
                 "put a layer such as Dense before it, which gives one vector per row"
             )
         self.check_width(x.shape)
-        return x
+        return jnp.asarray(x, jnp.promote_types(x.dtype, jnp.float32))
 
     def check_width(self, shape: tuple[int, ...]) -> None:
         """Raises ValueError if no distribution has parameters of that shape."""
