@@ -113,7 +113,7 @@ class PopulationGraph(StatefulModule):
                 f"PopulationGraph: expected rngs of type nnx.Rngs, got {type(rngs).__name__}; "
                 "pass nnx.Rngs(0)"
             )
-        if isinstance(compute_dtype, list | tuple | dict | np.ndarray | jax.Array):
+        if not (compute_dtype is None or isinstance(compute_dtype, str | type | np.dtype)):
             raise TypeError(
                 "PopulationGraph: compute_dtype: expected a type, or None, got "
                 f"{shown(compute_dtype)}; write compute_dtype='bfloat16'"
@@ -688,6 +688,9 @@ class PopulationGraph(StatefulModule):
         if self._is_scheduled:
             state["step"] = jnp.zeros_like(prev_state["step"])
         return state
+
+    def carry_written(self, next_state: dict[str, PyTree]) -> dict[str, PyTree]:
+        return self._engine().carry_written(next_state)
 
     def update_statistics(self, rollout_extras: dict[str, PyTree]) -> None:
         self._engine().update_statistics(rollout_extras)

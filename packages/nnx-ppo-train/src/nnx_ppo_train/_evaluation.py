@@ -235,7 +235,7 @@ def _run(
     def step(episodes: _Episodes) -> _Episodes:
         network = rebuild(graphdef, episodes.streams, rest)
         out = network(episodes.network, check.observation(episodes.env.obs))
-        found = check.network(episodes.env.obs, out)
+        found = check.network(network, episodes.env.obs, out)
         actions = for_environment(env, episodes.env, check.replaced(out.output.actions))
         stepped = batch.step(episodes.env, actions)
         found = check.environment(found, stepped)

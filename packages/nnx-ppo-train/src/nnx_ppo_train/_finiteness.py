@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
-from nnx_stateful import PyTree, StatefulModuleOutput
+from nnx_stateful import PyTree, StatefulModule, StatefulModuleOutput
 
 from ._nonfinite import (
     KINDS,
@@ -47,21 +47,22 @@ class StepCheck:
         """Returns a tree (B, ...) whose unusable values are zeros."""
         return tree if self.mode == "ignore" else without_unusable(tree)
 
-    def network(self, obs: PyTree, out: StatefulModuleOutput) -> Found:
+    def network(self, network: StatefulModule, obs: PyTree, out: StatefulModuleOutput) -> Found:
         """Checks what the network saw and what came of it."""
         if self.mode == "ignore":
             return {}
+        written = network.carry_written(out.next_state)
         results = (out.output, out.regularization_loss)
         found: Found = {
             "observation": unusable_rows(obs, self.n_rows),
-            "carry": nonfinite_rows(out.next_state, self.n_rows),
+            "carry": nonfinite_rows(written, self.n_rows),
             "output": unusable_rows(results, self.n_rows),
             "value": unusable_rows(out.output.value_estimates, self.n_rows),
         }
         if self.mode == "raise":
             found["leaves"] = {
                 "observation": flags_by_leaf(obs, self.n_rows),
-                "carry": flags_by_leaf(out.next_state, self.n_rows, large=False),
+                "carry": flags_by_leaf(written, self.n_rows, large=False),
                 "output": flags_by_leaf(out.output, self.n_rows),
             }
         return found

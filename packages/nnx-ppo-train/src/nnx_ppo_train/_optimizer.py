@@ -1,17 +1,16 @@
 """The optimiser that a config describes: a direction, and steps along it."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 from nnx_stateful import PyTree
 
-from ._hyperparameters import Hyperparameters
+from ._hyperparameters import Hyperparameters, Number
 from ._nonfinite import all_finite
 from ._ppo_config import DecayMask, PPOConfig
 
@@ -28,41 +27,34 @@ _NO_WEIGHTS = re.compile("bias|log|std|scale|gain|delay|tau|time|rate|decay|gamm
 
 
 def make_direction(hyper: Hyperparameters) -> optax.GradientTransformation:
-    """Adam's direction, uphill, after clipping by global norm where asked for.
+    """Adam's direction, uphill, of a gradient that was clipped where asked for.
 
-    Neither the step size nor the weight decay is in it: the one changes from update to update, the
-    other acts on some parameters only.
+    Neither clipping nor step size nor weight decay is in it: the gradient is checked after the
+    first, the second changes from update to update, the third acts on some parameters only.
     """
-    steps = []
-    if hyper.gradient_clipping is not None:
-        steps.append(clip_by_global_norm(hyper.gradient_clipping))
-    steps.append(optax.scale_by_adam())
-    if hyper.weight_decay is not None:
-        steps.append(optax.identity())  # the place that the state of AdamW has for it
-    return optax.chain(*steps)
+    # Places in the state that optax's own chain of these would have.
+    clipping = [] if hyper.gradient_clipping is None else [optax.identity()]
+    decay = [] if hyper.weight_decay is None else [optax.identity()]
+    return optax.chain(*clipping, optax.scale_by_adam(), *decay)
 
 
-def clip_by_global_norm(largest: Any) -> optax.GradientTransformation:
-    """Scales gradients down to a norm of at most ``largest``.
+def clipped_by_norm(gradient: Float[Array, " N"], largest: Number) -> Float[Array, " N"]:
+    """Scales a gradient down to a norm of at most ``largest``.
 
-    As ``optax.clip_by_global_norm``, but also where the squares overflow: finite gradients stay
-    finite. Gradients that are not finite stay so in their own leaves' entries.
+    As ``optax.clip_by_global_norm``, but a finite gradient whose norm overflows is scaled down,
+    too, not turned into zeros.
     """
 
-    def clipped(grads: PyTree) -> PyTree:
-        norm = optax.tree.norm(grads)
-        return jax.tree.map(lambda g: jnp.where(norm < largest, g, g / norm * largest), grads)
+    def clipped(gradient: Array) -> Array:
+        norm = jnp.sqrt(jnp.sum(jnp.square(gradient)))
+        return jnp.where(norm < largest, gradient, gradient / norm * largest)
 
-    def clipped_large(grads: PyTree) -> PyTree:
-        greatest = jnp.max(jnp.stack([jnp.max(jnp.abs(g)) for g in jax.tree.leaves(grads)]))
-        return clipped(jax.tree.map(lambda g: g / greatest * (2 * largest), grads))
+    def clipped_large(gradient: Array) -> Array:
+        unit = gradient / jnp.max(jnp.abs(gradient))
+        return unit / jnp.sqrt(jnp.sum(jnp.square(unit))) * largest
 
-    def update(grads: PyTree, state: PyTree, params: PyTree = None) -> tuple[PyTree, PyTree]:
-        del params
-        fits = jnp.isfinite(optax.tree.norm(grads))
-        return jax.lax.cond(fits, clipped, clipped_large, grads), state
-
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+    fits = jnp.isfinite(jnp.sum(jnp.square(gradient)))
+    return jax.lax.cond(fits, clipped, clipped_large, gradient)
 
 
 class Optimizer:
@@ -93,8 +85,9 @@ class Optimizer:
 
     def init(self, params: PyTree) -> PyTree:
         """Returns the state of the optimiser before the first update."""
-        packed, _ = self._packed(params)
-        return self._transformation(Hyperparameters.of(self._config)).init(packed)
+        if self._override is not None:
+            return self._override.init(params)
+        return make_direction(Hyperparameters.of(self._config)).init(ravel_pytree(params)[0])
 
     def step(
         self,
@@ -114,19 +107,25 @@ class Optimizer:
           params: parameters.
 
         Returns:
-          The new parameters, the new state, and () whether gradients and parameters, and the state
-          of the config's own optimizer, are finite.
+          The new parameters, the new state, and () whether the step is finite.
         """
-        packed, unpacked = self._packed(params)
-        gradient = self._packed(grads)[0]
-        updates, state = self._transformation(hyper).update(gradient, state, packed)
-        if hyper.weight_decay is not None and self._override is None:
-            updates = updates + hyper.weight_decay * self._packed(self._decaying(params))[0]
-        factor = rate if self.has_own_rate else -rate
-        packed = optax.apply_updates(packed, optax.tree.scale(factor, updates))
-        # A user's own state may hold infinity on purpose, as the best loss so far.
-        checked = (gradient, packed, () if self.has_own_rate else state)
-        return unpacked(packed), state, all_finite(checked)
+        if self._override is not None:
+            updates, state = self._override.update(grads, state, params)
+            following = optax.apply_updates(params, optax.tree.scale(rate, updates))
+            # The state may hold infinity on purpose, as the best loss so far.
+            return following, state, all_finite((grads, following))
+        packed, unpacked = ravel_pytree(params)
+        gradient = ravel_pytree(grads)[0]
+        if hyper.gradient_clipping is not None:
+            gradient = clipped_by_norm(gradient, hyper.gradient_clipping)
+        # With the sum of squares all that Adam computes is finite; one pass over the gradient.
+        finite = jnp.isfinite(jnp.sum(jnp.square(gradient))) & jnp.isfinite(rate)
+        direction, state = make_direction(hyper).update(gradient, state, packed)
+        if hyper.weight_decay is not None:
+            decaying = ravel_pytree(self._decaying(params))[0]
+            direction = direction + hyper.weight_decay * decaying
+        packed = optax.apply_updates(packed, optax.tree.scale(-rate, direction))
+        return unpacked(packed), state, finite
 
     def _decaying(self, params: PyTree) -> PyTree:
         """The parameters on which weight decay acts, and zeros for the others."""
@@ -134,13 +133,6 @@ class Optimizer:
         return jax.tree_util.tree_map_with_path(
             lambda path, leaf: leaf if decays(mask, path, leaf) else jnp.zeros_like(leaf), params
         )
-
-    def _packed(self, tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
-        """The tree as the transformation sees it, and the way back."""
-        return ravel_pytree(tree) if self._override is None else (tree, lambda same: same)
-
-    def _transformation(self, hyper: Hyperparameters) -> optax.GradientTransformation:
-        return make_direction(hyper) if self._override is None else self._override
 
 
 def parameter_name(path: Any) -> str:

@@ -93,7 +93,7 @@ def unroll_env(
         network = rebuild(graphdef, streams, rest)
         obs = check.observation(env_state.obs)
         out = network(network_state, obs)
-        found = check.network(env_state.obs, out)
+        found = check.network(network, env_state.obs, out)
         actions = check.replaced(out.output.actions)
         stepped = batch.step(env_state, for_environment(env, env_state, actions))
         next_obs = check.observation(stepped.obs)

@@ -204,6 +204,15 @@ class Circuit(nnx.Module):
         groups = {name: group.reset_state(prev_state[name]) for name, group in self.groups.items()}
         return {"buffers": zeros[0], "index": zeros[1], **groups}
 
+    def carry_written(self, next_state: dict[str, PyTree]) -> dict[str, PyTree]:
+        """Returns the newest outputs in the ring buffers, and what the modules wrote."""
+        buffers, index = next_state["buffers"], next_state["index"]
+        newest = {name: ring_read(buffer, index[name], 1) for name, buffer in buffers.items()}
+        groups = {
+            name: group.carry_written(next_state[name]) for name, group in self.groups.items()
+        }
+        return {"buffers": newest, **groups}
+
     def update_statistics(self, rollout_extras: dict[str, PyTree]) -> None:
         for name, group in self.groups.items():
             group.update_statistics(rollout_extras[name])
