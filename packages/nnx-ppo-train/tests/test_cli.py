@@ -382,6 +382,15 @@ def test_every_row_of_recommendations_is_legal_and_the_last_that_matches_wins():
             assert getattr(parts[part] if part else config, field) == value, (env, setting)
 
 
+def test_newer_fields_are_flags():
+    words = ["--checkpoint-every-minutes", "None", "--eval.group-by", "task", "--ppo.nonfinite"]
+    config = parse(["train", *words, "raise", "--eval.group-names", "a", "b"]).config()
+    assert config.checkpoint_every_minutes is None
+    assert (config.eval.group_by, config.eval.group_names) == ("task", ("a", "b"))
+    assert config.ppo.nonfinite == "raise"
+    assert parse(["train", "--checkpoint-every-minutes", "0.5"]).checkpoint_every_minutes == 0.5
+
+
 def test_logging_levels_combine():
     arguments = parse(["train", "--ppo.logging-level", "losses,GRAD_NORM"])
     assert arguments.ppo.logging_level == LoggingLevel.LOSSES | LoggingLevel.GRAD_NORM

@@ -27,6 +27,12 @@ class SometimesBad(CartPole):
     def step(self, state, action):
         state = super().step(state, action)
         return state.replace(reward=jnp.where(state.obs[0] > 0, jnp.nan, state.reward))
+
+
+class AlwaysBad(CartPole):
+    def step(self, state, action):
+        state = super().step(state, action)
+        return state.replace(reward=jnp.nan * state.reward)
 """
 
 
@@ -35,8 +41,9 @@ def words(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module = f"bad_{tmp_path.name}"
     Path(f"{module}.py").write_text(OWN_CODE)
-    return ["train", "--env", f"{module}:SometimesBad", "--network", "mlp", "--run-dir", "run",
-            "--net.hidden-size", "4", "--total-steps", "64", *TINY, "--eval.n-envs", "16"]  # fmt: skip
+    options = ["--net.hidden-size", "4", "--total-steps", "64", *TINY, "--eval.n-envs", "16"]
+    names = ["--env", f"{module}:SometimesBad", "--network", "mlp"]
+    return ["train", *names, "--run-dir", "run", *options]
 
 
 def test_bad_samples_are_counted_and_said(words, capsys):
@@ -64,12 +71,33 @@ def test_error_of_the_first_bad_value_is_a_failure(words, capsys):
 
 
 def test_ignored_bad_values_are_shown_as_nan(words, capsys):
-    assert main([*words, "--ppo.nonfinite", "ignore"]) == 0
+    assert main([*words, "--ppo.nonfinite", "ignore"]) == 1
     said = capsys.readouterr().out
     assert "critic nan" in said
+    assert "Failed at 64 of 64 steps" in said
     last = json.loads(Path("run/metrics.jsonl").read_text().splitlines()[-1])
     assert last["losses/critic"] is None
     assert math.isnan(read_metrics(Path("run/metrics.jsonl"))[-1]["losses/critic"])
+
+
+def test_run_that_learns_nothing_fails(words, capsys):
+    words = [word.replace("SometimesBad", "AlwaysBad") for word in words]
+    assert main([*words, "--total-steps", str(20 * 16)]) == 1
+    said = capsys.readouterr()
+    assert "10 iterations in a row without an applied update or without any finite" in said.err
+    assert "Failed at 160 of 320 steps" in said.out
+    assert "Finished" not in said.out
+
+
+def test_seed_without_a_finite_return_is_shown_and_reaches_no_target(words, capsys):
+    words = [word.replace("SometimesBad", "AlwaysBad") for word in words]
+    more = ["--seeds", "2", "--ppo.nonfinite", "ignore", "--target-return", "-1"]
+    assert main([*words, *more]) == 1
+    said = capsys.readouterr().out
+    assert "not finite in 2 of 2 seeds" in said
+    assert "Failed at 64 of 64 steps of each seed" in said  # the target return was not reached
+    assert "median of the seeds: nan\nby seed: 17: nan  18: nan" in said
+    assert "Not finite, and counted as the worst: seed 17, 18" in said
 
 
 # ---- parts -------------------------------------------------------------------------------------

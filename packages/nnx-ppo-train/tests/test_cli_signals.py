@@ -107,6 +107,12 @@ def test_file_system_without_locks_is_used_without_one(tmp_path, monkeypatch):
         assert (tmp_path / ".lock").exists()
 
 
+def test_folder_that_cannot_be_written_is_told(tmp_path):
+    told = pytest.raises(UsageError, match="absent: expected a run folder that can be written")
+    with told, RunLock(tmp_path / "absent"):
+        pass
+
+
 def test_evaluation_needs_no_lock(finished, folder, capsys):
     shutil.copytree(finished.path, "run")
     with RunLock(Path("run")):

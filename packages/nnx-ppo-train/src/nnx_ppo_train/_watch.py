@@ -46,15 +46,17 @@ class RunWatch:
         """
         if self._config.ppo.nonfinite == "ignore" or UPDATES not in metrics:
             return None
-        idle = bool(np.all(np.asarray(metrics[UPDATES]) == 0))
+        # Without any finite sample updates are applied, of entropy and regularization alone.
+        nothing_left = metrics[SAMPLES] >= self._config.ppo.steps_per_iteration
+        idle = bool(np.all((np.asarray(metrics[UPDATES]) == 0) | nothing_left))
         self._idle = self._idle + 1 if idle else 0
         if self._idle < PATIENCE:
             return None
         counts = {kind: metrics.get(f"nonfinite/{kind}", 0) for kind in KINDS}
         found = ", ".join(f"{kind} {np.sum(count):,.0f}" for kind, count in counts.items())
         return (
-            f"step {steps:,}: {PATIENCE} iterations in a row without an applied update, since "
-            f"values were not finite: in the last one {np.sum(metrics[SAMPLES]):,.0f} samples "
+            f"step {steps:,}: {PATIENCE} iterations in a row without an applied update or without "
+            f"any finite sample: in the last one {np.sum(metrics[SAMPLES]):,.0f} samples "
             f"({found}) and {np.sum(metrics[SKIPPED]):,.0f} gradients. Nothing is learned any "
             'more; train with PPOConfig(nonfinite="raise") to see the first such value, or '
             "lower learning_rate, set gradient_clipping, or bound what the environment returns"

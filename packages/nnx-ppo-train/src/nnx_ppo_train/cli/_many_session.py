@@ -34,6 +34,7 @@ from ._session import (
     KEPT_CHECKPOINTS,
     draw_unless_interrupted,
     how_it_ended,
+    is_not_finite,
     list_files,
     remove_empty,
     say,
@@ -77,7 +78,7 @@ class ManySession:
                 own.path.mkdir()
                 locks.enter_context(RunLock(own.path))
                 write_run_config(own.config, self._run_of(seed), self.command)
-            ending = end_of(self._train, self.folder.path)
+            ending = self._without_bad_seeds(end_of(self._train, self.folder.path))
             if ending.failure:
                 complain(ending.failure)
             if ending.code and not self._all_have_checkpoints():
@@ -89,6 +90,13 @@ class ManySession:
             draw_unless_interrupted(self.console, ending, self._draw)
             self._summarize(time.monotonic() - started, ending)
             return ending.code
+
+    def _without_bad_seeds(self, ending: Ending) -> Ending:
+        """The ending, or a failure if the network of a seed is not finite."""
+        bad = [str(seed) for seed in self.seeds if is_not_finite(self._folder_of(seed))]
+        if ending.code or not bad:
+            return ending
+        return Ending(FAILED, failure=f"the trained network is not finite of seed {', '.join(bad)}")
 
     def _folder_of(self, seed: int) -> RunFolder:
         return RunFolder(self.folder.path / f"seed_{seed}")

@@ -66,6 +66,8 @@ class Session:
         """
         started = time.monotonic()
         ending = end_of(lambda: self._train(start), self.folder.path)
+        if ending.code == 0 and is_not_finite(self.folder):
+            ending = Ending(FAILED, failure="the trained network is not finite")
         if ending.failure:
             complain(ending.failure)
         if ending.code and not checkpoints_in(self.folder.checkpoints):
@@ -155,6 +157,13 @@ class Session:
         else:
             say(self.console, f"Train on:  nnx-ppo resume {name} --total-steps {2 * steps}")
         say(self.console, f"Evaluate:  nnx-ppo eval {name}")
+
+
+def is_not_finite(folder: RunFolder) -> bool:
+    """Returns whether the last state of a run is one that was saved apart, as not finite."""
+    lines = read_metrics(folder.metrics)
+    step = lines[-1]["step"] if lines else 0
+    return (folder.checkpoints / f"nonfinite_step_{step:010d}").is_dir()
 
 
 def best_of(folder: RunFolder) -> dict[str, Path]:
