@@ -51,6 +51,17 @@ def loop(**fields):
             ValueError,
             r"connections\['a->a'\].transform: expected a module that has a name",
         ),
+        (
+            one(compute=Unnamed("GRU")),
+            ValueError,
+            r"got an instance of GRU; declare it by the name of its class, compute='gru', with "
+            r"options as Named\('gru', ...\)",
+        ),
+        (
+            loop(delay=1, transform=Unnamed("Dense")),
+            ValueError,
+            r"an instance of Dense; declare it by the name of its class, transform='dense'",
+        ),
         (one(size=0), ValueError, r"populations\['a'\].size: expected at least 1, got 0"),
         (loop(delay=-1), ValueError, r"connections\['a->a'\].delay: expected at least 0, got -1"),
         (loop(index=1), ValueError, r"connections\['a->a#1'\].index: expected 0, .*got 1"),

@@ -163,7 +163,7 @@ def test_named_is_equal_and_hashable_where_its_options_are():
         (
             lambda: register_module("gru", LSTM),
             ValueError,
-            r"register_module: expected a new name, got 'gru'",
+            r"expected a new name, got 'gru', which is that of GRU; choose another, or declare by",
         ),
         (
             lambda: register_activation("", halve),

@@ -102,7 +102,7 @@ def test_totals_count_a_shared_module_once_and_what_is_stored(graph):
 def test_bound_weights_are_counted_as_they_are_trained():
     graph = PopulationGraph(nnx.Rngs(0))
     graph.add_input("eye", 6, input_from="vision")
-    graph.add_population("core", 6, sign="inhibitory")
+    graph.add_population("core", 6, sign="inhibitory", activation="relu")
     graph.add_output("hand", 3)
     graph.connect("eye", "core", connectivity=OneToOne())
     graph.connect("eye", "hand", connectivity=LowRank(2))

@@ -32,7 +32,7 @@ def bound_graph(seed=0):
     """A cycle in which every kind of weight takes part."""
     graph = PopulationGraph(nnx.Rngs(seed))
     graph.add_input("a", SIZE, input_from="x", sign="excitatory")
-    graph.add_population("b", SIZE, activation=jnp.tanh, sign="inhibitory")
+    graph.add_population("b", SIZE, activation=nnx.softplus, sign="inhibitory")
     graph.add_population("c", SIZE, activation=jnp.tanh)
     graph.add_output("y", SIZE)
     graph.connect("a", "b", connectivity=FixedProbability(0.5, seed=3))
@@ -359,3 +359,30 @@ def test_an_unknown_sign_is_refused():
     with pytest.raises(ValueError, match="sign of 'a': expected the sign 'excitatory' or 'inhib"):
         graph.add_input("a", 3, input_from="x", sign="positive")
     assert graph.spec.names == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"activation": "tanh"}, r"'inh' \(inhibitory, tanh\); use an activation without negative"),
+        ({"activation": jnp.tanh}, r"'inh' \(inhibitory, tanh\)"),
+        ({}, r"'inh' \(inhibitory, identity\)"),
+        ({"activation": "relu"}, None),
+        ({"activation": "softplus"}, None),
+        ({"compute": "lif"}, None),
+        ({"activation": lambda x: x}, None),
+    ],
+)
+def test_sign_of_a_population_that_can_be_negative_is_warned_of(options, told):
+    graph = PopulationGraph(nnx.Rngs(0))
+    graph.add_input("rates", 2, input_from="x", sign="excitatory")
+    graph.add_population("inh", 2, sign="inhibitory", **options)
+    graph.add_output("y", 2, activation="tanh", sign="inhibitory")  # sends nothing
+    graph.connect("rates", "inh")
+    graph.connect("inh", "y")
+    if told is None:
+        graph.finalize()  # warnings are errors here
+        return
+    with pytest.warns(UserWarning, match=told) as found:
+        graph.finalize()
+    assert found[0].filename == __file__

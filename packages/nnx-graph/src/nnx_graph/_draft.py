@@ -33,7 +33,7 @@ from ._declaration._validation import (
     checked_activation,
     checked_size,
 )
-from ._declaration._weight_checks import check_binding, check_options, check_sign
+from ._declaration._weight_checks import check_binding, check_options, check_sign, warn_of_signs
 from ._engine._circuit import Circuit
 from ._engine._packer import pack
 from ._engine._plan import lower
@@ -183,6 +183,7 @@ class Draft:
         spec = self.spec
         check_graph(spec)
         weights = check_limits("PopulationGraph.finalize", spec, self._limits)
+        warn_of_signs(spec)
         for population in spec.populations:
             check_activation_shape(population)
         made = ModuleMaker(self._rngs, self._limits, weights)

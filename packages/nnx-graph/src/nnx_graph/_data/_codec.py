@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from .._declaration._hints import shown, which_name
 from .._declaration._kinds import KINDS, kind_name
 from .._declaration._plain import Items, plain, plain_items
-from .._declaration._registry import activation_called, name_of_activation
+from .._declaration._registry import activation_called, name_of_activation, names_of_class
 from .._declaration._spec import Named, Unnamed
 
 Record = TypeVar("Record")
@@ -116,9 +116,15 @@ def _encode(value: Any, where: str) -> Any:
         options = encode_items(value.options, where)
         return {"name": value.name, "options": options} if options else value.name
     if isinstance(value, Unnamed):
+        cure = (
+            f"register_module('...', {value.class_name}) and declare it by that name"
+            if not (names := names_of_class(value.class_name))
+            else f"declare it by the name of its class, {where.rpartition('.')[2]}={names[0]!r}, "
+            f"with options as Named({names[0]!r}, ...)"
+        )
         raise ValueError(
             f"{where}: expected a module that has a name, got an instance of {value.class_name}; "
-            f"register_module('...', {value.class_name}) and declare it by that name"
+            f"{cure}"
         )
     kind = kind_name(value)
     if kind is not None:

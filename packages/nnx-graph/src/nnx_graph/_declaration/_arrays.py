@@ -8,8 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ._hints import shown
-
 
 def as_array(where: str, wanted: str, given: Any) -> Any:
     """Returns an array, NumPy's unless it is JAX's or traced values are in it.
@@ -36,8 +34,8 @@ def as_array(where: str, wanted: str, given: Any) -> Any:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         same = TypeError if isinstance(error, TypeError) else ValueError
         raise same(
-            f"{where}: expected {wanted}, got {shown(given)} of type {type(given).__name__}, which "
-            f"makes no array ({str(error)[:200]}); pass nested lists of one length"
+            f"{where}: expected {wanted}, got a {type(given).__name__} that makes no array "
+            f"({str(error)[:200]}); pass nested lists of one length"
         ) from error
 
 

@@ -176,6 +176,21 @@ def check_module_name(name: str, where: str) -> None:
         )
 
 
+def names_of_class(class_name: str) -> list[str]:
+    """Returns the names under which modules of a class are registered.
+
+    Example:
+      >>> names_of_class("GRU")
+      ['gru']
+    """
+    return [name for name, make in _MODULES.items() if _class_name(make) == class_name]
+
+
+def _class_name(make: Any) -> str:
+    """The name of a class or function, or of what it makes if it is a wrapper of ours."""
+    return getattr(make, "__name__", type(make).__name__)
+
+
 def make_module(
     named: Named, place: Place, in_features: int, out_features: int, rngs: nnx.Rngs
 ) -> StatefulModule:
@@ -210,7 +225,7 @@ def _check_new(method: str, name: Any, value: Any, known: dict[str, Any]) -> Non
     if name in known and known[name] is not value:
         raise ValueError(
             f"{method}: expected a new name, got {shown(name)}, which is that of "
-            f"{shown(known[name])}; choose another"
+            f"{_class_name(known[name])}; choose another, or declare by that name"
         )
 
 
@@ -223,6 +238,7 @@ def _calling(make: MakeModule, *functions: str) -> MakeModule:
                 options[option] = activation_called(options[option], option)
         return make(in_features, out_features, **options)
 
+    made.__name__ = _class_name(make)
     return made
 
 
@@ -232,11 +248,12 @@ def _of_one_size(make: MakeModule) -> MakeModule:
     def made(width: int, out_features: int, /, *, rngs: nnx.Rngs, **options: Any) -> StatefulModule:
         if width != out_features and "in_features" not in options:
             raise ValueError(
-                f"{getattr(make, '__name__', make)}: expected as many inputs as outputs, got "
+                f"{_class_name(make)}: expected as many inputs as outputs, got "
                 f"{width} and {out_features}; use it as the compute of a population"
             )
         return make(out_features, rngs, **options)
 
+    made.__name__ = _class_name(make)
     return made
 
 

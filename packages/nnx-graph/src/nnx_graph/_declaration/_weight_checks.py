@@ -1,14 +1,18 @@
 """What is asked of weights: connectivity, sign, frozen and shared ones, and what they go with."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, get_args
 
 from ._connectivity import Connectivity, LowRank
 from ._hints import shown, which_name
 from ._kinds import KINDS, needs_fields
-from ._spec import Connection, Named, Population, Sign, Unnamed
+from ._registry import name_of_activation
+from ._spec import Connection, GraphSpec, Named, Population, Sign, Unnamed
 
 _SIGNS = get_args(Sign)
+_NEGATIVE = ("identity", "tanh", "hard_tanh", "soft_sign", "log_sigmoid", "elu", "celu", "selu")
+"""Activations whose outputs are far from non-negative."""
 
 
 def connectivity_called(where: str, given: Any) -> Any:
@@ -45,6 +49,29 @@ def check_sign(where: str, sign: Any) -> None:
         raise ValueError(
             f"{where}: expected the sign {' or '.join(map(repr, _SIGNS))}, or None, got "
             f"{shown(sign)}; choose one"
+        )
+
+
+def warn_of_signs(spec: GraphSpec) -> None:
+    """Warns of populations with a sign whose outputs may be negative, which turns the sign around.
+
+    Functions of the user's, and what a module puts out, are not judged; nor is an input that only
+    passes the observation on.
+    """
+    sending = {c.src for c in spec.connections if not c.has_transform}
+    found = []
+    for p in spec.populations:
+        name = "identity" if p.activation is None else name_of_activation(p.activation)
+        judged = name in _NEGATIVE and not (name == "identity" and (p.input_from or p.has_compute))
+        if p.sign is not None and p.name in sending and judged:
+            found.append(f"{p.name!r} ({p.sign}, {name})")
+    if found:
+        warnings.warn(
+            f"PopulationGraph.finalize: a sign is that of weights, and what a population sends has "
+            f"the other sign wherever its output is negative: {', '.join(found)}; use an "
+            "activation without negative values, for example relu or softplus",
+            UserWarning,
+            stacklevel=4,
         )
 
 
