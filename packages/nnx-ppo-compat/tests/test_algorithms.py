@@ -41,6 +41,11 @@ def test_weight_decay_takes_published_spellings(given, meant):
     assert PPOConfig(weight_decay=given).weight_decay == meant
 
 
+def test_every_parameter_decays_as_published():
+    assert default_config().ppo.weight_decay_mask == PPOConfig().weight_decay_mask == "all"
+    assert nnx_ppo_train.PPOConfig().weight_decay_mask == "kernels"
+
+
 def test_weight_decay_survives_replace():
     config = dataclasses.replace(PPOConfig(weight_decay=True), n_envs=8)
     assert (config.n_envs, config.weight_decay) == (8, 1e-4)

@@ -30,6 +30,28 @@ def check_training(
     if eval_env is not env:
         check_boundary(eval_env, networks, config.eval.n_envs, combine)
     check_options(env, networks, config, optimizer)
+    _check_groups(eval_env, config)
+
+
+def _check_groups(env: Any, config: TrainConfig) -> None:
+    """Raises unless the environment says to which group an episode belongs."""
+    name = config.eval.group_by
+    if name is None or not config.eval.enabled:
+        return
+    info = jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0))).info
+    if not isinstance(info, Mapping) or name not in info:
+        found = ", ".join(map(repr, info)) if isinstance(info, Mapping) else repr(info)
+        raise ValueError(
+            f"EvalConfig.group_by: expected a key of info of {type(env).__name__}, got {name!r}; "
+            f"it has {found or 'none'}"
+        )
+    leaf = info[name]
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    if shape != () or not jnp.issubdtype(dtype, jnp.integer):
+        raise ValueError(
+            f"EvalConfig.group_by: expected one int for an environment in info[{name!r}], the index "
+            f"of its group, got shape {shape} and dtype {dtype}; store it as jnp.int32(index)"
+        )
 
 
 def check_options(

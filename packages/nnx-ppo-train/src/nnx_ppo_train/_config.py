@@ -48,6 +48,34 @@ class EvalConfig:
             whole_number(self, name, at_least=1)
         one_of(self, "seeds", ("fixed", "fresh"))
         check_logging(self)
+        _check_groups(self)
+
+
+_TAKEN = ("env", "net", "ends", "episode_reward", "lifespan", "nonfinite", "deterministic")
+"""What follows ``eval/`` in names of metrics."""
+
+
+def _check_groups(config: EvalConfig) -> None:
+    """Raises unless key and names of groups are both given or both left out."""
+    instance(config, "group_by", str, "'terrain'", optional=True)
+    names = config.group_names
+    if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+        raise TypeError(
+            "EvalConfig.group_names: expected a tuple of str, such as ('flat', 'stairs'), got "
+            f"{names!r}"
+        )
+    if (config.group_by is None) != (not names):
+        raise ValueError(
+            "EvalConfig.group_by: expected a key of info together with group_names, a name for "
+            f"each index, got {config.group_by!r} and {names!r}; give both, or neither"
+        )
+    odd = [name for name in names if not name or "/" in name or name in _TAKEN]
+    if odd or len(set(names)) < len(names):
+        raise ValueError(
+            "EvalConfig.group_names: expected different names without '/' that are none of "
+            f"{', '.join(_TAKEN)}, got {names!r}; rename "
+            f"{', '.join(map(repr, odd)) or 'the double'}"
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

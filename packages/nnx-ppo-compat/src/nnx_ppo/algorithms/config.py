@@ -1,6 +1,8 @@
 """Configurations, with the published spellings of weight decay."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Literal
 
 import nnx_ppo_train
 from nnx_ppo_train import EvalConfig, TrainConfig, TrainResult, VideoConfig, VideoData
@@ -15,12 +17,15 @@ DEFAULT_WEIGHT_DECAY = 1e-4
 class PPOConfig(nnx_ppo_train.PPOConfig):
     """As :class:`nnx_ppo_train.PPOConfig`; ``weight_decay`` may be a bool or 0.
 
-    True stands for the default of ``optax.adamw``, False and 0 for none.
+    True stands for the default of ``optax.adamw``, False and 0 for none. As published, every
+    parameter decays.
 
     Example:
       >>> PPOConfig(weight_decay=True).weight_decay, PPOConfig(weight_decay=0.0).weight_decay
       (0.0001, None)
     """
+
+    weight_decay_mask: Literal["kernels", "all"] | Callable[[str], bool] = "all"
 
     def __post_init__(self) -> None:
         decay = DEFAULT_WEIGHT_DECAY if self.weight_decay is True else self.weight_decay or None

@@ -20,7 +20,7 @@ def default_config() -> TrainConfig:
       >>> default_config().ppo.n_envs
       256
     """
-    return TrainConfig()
+    return TrainConfig(ppo=PPOConfig())
 
 
 def ppo_loss(
