@@ -50,17 +50,17 @@ REJAX = Peer("rejax", ("rejax==0.1.3", "gymnax<1", "six"))
 BRAX = Peer("brax", ("brax==0.14.2", "playground==0.2.0"))
 
 
-def make_environment(peer: Peer) -> Path:
-    """Makes or completes the environment of a peer; returns its Python."""
+def make_environment(peer: Peer, own: tuple[str, ...] = PACKAGES) -> Path:
+    """Makes or completes the environment of a peer, with packages of ours; returns its Python."""
     folder = CACHE / "peers" / peer.name
     python = folder / "bin" / "python"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if not python.exists():
         run(["uv", "venv", "--clear", "--python", version, str(folder)], timeout=300)
     same = [f"{name}=={importlib.metadata.version(name)}" for name in SHARED_VERSIONS]
-    own = [f"--editable={ROOT / 'packages' / name}" for name in PACKAGES]
+    ours = [f"--editable={ROOT / 'packages' / name}" for name in own]
     command = ["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python)]
-    run([*command, *peer.requirements, *same, *own], timeout=900)
+    run([*command, *peer.requirements, *same, *ours], timeout=900)
     return python
 
 

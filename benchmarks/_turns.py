@@ -123,14 +123,31 @@ def measure(workers: Mapping[str, Worker], rounds: int, seconds: float) -> dict[
     return {name: timing(worker) for name, worker in workers.items()}
 
 
+def iterations_by_turn(worker: Worker) -> list[list[float]]:
+    """Seconds of the iterations that lie wholly within each turn after the first."""
+    times = [line["time"] for line in worker.lines]
+    return [
+        [
+            after - before
+            for before, after in itertools.pairwise(times[1:])
+            if begin <= before and after <= end
+        ]
+        for begin, end in worker.turns[1:]
+    ]
+
+
+def medians_of_turns(worker: Worker) -> list[float]:
+    """Median seconds of an iteration in each turn after the first."""
+    turns = iterations_by_turn(worker)
+    if not all(turns):
+        raise RunError(f"{worker.name}: a turn without a whole iteration; make turns longer")
+    return [statistics.median(turn) for turn in turns]
+
+
 def timing(worker: Worker) -> Timing:
     """Reads the figures off what a worker told."""
     times = [line["time"] for line in worker.lines]
-    inside = [
-        after - before
-        for before, after in itertools.pairwise(times[1:])
-        if any(begin <= before and after <= end for begin, end in worker.turns[1:])
-    ]
+    inside = [seconds for turn in iterations_by_turn(worker) for seconds in turn]
     if not inside:
         raise RunError(f"{worker.name}: no whole iteration within a turn; make turns longer")
     median = statistics.median(inside)

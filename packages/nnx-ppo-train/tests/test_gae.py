@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nnx_ppo_train import gae
+from nnx_ppo_train import _gae, gae
 
 SHAPES = ((1, 1), (1, 3), (2, 2), (7, 3))
 PARTS = ("rewards", "values", "bootstrap_values")
@@ -120,3 +121,14 @@ def test_rewards_of_ints_keep_fractions_of_values():
     got = gae(ones, half, half, jnp.zeros((2, 1), bool), discount=1.0, lambda_=0.0)
     assert got.dtype == jnp.float32
     assert got[:, 0].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("by", [_gae._by_scan, _gae._by_associative_scan])
+def test_nan_of_the_next_episode_stays_there(by):
+    delta = jnp.array([[1.0, 1.0], [2.0, 2.0], [jnp.nan, 3.0], [4.0, 4.0]])
+    decay = jnp.array([[0.5, 0.5], [0.0, 0.0], [0.5, 0.5], [0.0, 0.0]])
+    advantages = np.asarray(by(decay, delta))
+    np.testing.assert_allclose(advantages[:2], [[2.0, 2.0], [2.0, 2.0]])
+    np.testing.assert_allclose(advantages[:, 1], [2.0, 2.0, 5.0, 4.0])
+    assert np.isnan(advantages[2, 0])
+    assert advantages[3, 0] == 4.0

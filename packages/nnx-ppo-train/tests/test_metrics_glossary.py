@@ -3,10 +3,19 @@
 import re
 from pathlib import Path
 
+import jax.numpy as jnp
 import optax
 import pytest
 from flax import nnx
-from nnx_ppo_train import EvalConfig, LoggingLevel, PPOConfig, TrainConfig, make_env, train_ppo
+from nnx_ppo_train import (
+    EpisodeWrapper,
+    EvalConfig,
+    LoggingLevel,
+    PPOConfig,
+    TrainConfig,
+    make_env,
+    train_ppo,
+)
 from nnx_ppo_train.presets import NetworkOptions, make_network
 
 GLOSSARY = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
@@ -24,9 +33,21 @@ def documented() -> dict[str, re.Pattern[str]]:
     }
 
 
+class OneKind(EpisodeWrapper):
+    """An environment whose episodes all belong to the first group."""
+
+    def reset(self, rng):
+        state = super().reset(rng)
+        return state.replace(info={**state.info, "kind": jnp.int32(0)})
+
+    def step(self, state, action):
+        after = super().step(state, action)
+        return after.replace(info={**after.info, "kind": state.info["kind"]})
+
+
 def emitted_keys(env_name: str, optimizer=None, **options) -> set[str]:
     """Keys that a run of two iterations logs with everything turned on."""
-    env = make_env(env_name, episode_length=2, **options)
+    env = OneKind(make_env(env_name, episode_length=2, **options), 2)
     config = TrainConfig(
         ppo=PPOConfig(
             n_envs=2,
@@ -37,7 +58,13 @@ def emitted_keys(env_name: str, optimizer=None, **options) -> set[str]:
             logging_level=LEVEL,
             logging_percentiles=(0, 50),
         ),
-        eval=EvalConfig(n_envs=2, max_episode_length=2, logging_level=LEVEL),
+        eval=EvalConfig(
+            n_envs=2,
+            max_episode_length=2,
+            logging_level=LEVEL,
+            group_by="kind",
+            group_names=("only",),
+        ),
     )
     network = make_network("mlp", env, nnx.Rngs(0), NetworkOptions(hidden_size=4))
     keys: set[str] = set()

@@ -253,7 +253,31 @@ def with_infinite_derivative():
     return Sequential([network[0], InfiniteDerivative(), *list(network.children.values())[1:]])
 
 
-@pytest.mark.parametrize("options", [{}, {"gradient_clipping": 1.0}, {"target_kl": 0.01}])
+class BadReplay(StatefulModule):
+    """Passes its input on when it acts, and NaN when it is replayed: so is the divergence."""
+
+    def __call__(self, state, x, rollout_extras=None):
+        output = x if rollout_extras is None else x * jnp.nan
+        return StatefulModuleOutput(state, output, 0.0, {}, x[:, 0])
+
+
+def with_bad_replay():
+    network = make("mlp")
+    return Sequential([network[0], BadReplay(), *list(network.children.values())[1:]])
+
+
+def test_updates_of_an_undefined_divergence_are_not_applied():
+    config = dataclasses.replace(QUIET, ppo=dataclasses.replace(PPO, target_kl=0.01))
+    network = with_bad_replay()
+    before = floats(nnx.state(network, nnx.Param))
+    (first, second) = trained(RandomEnds(), network, config)
+    assert np.isnan(first["replay/kl"])
+    assert first["nonfinite/updates"] == second["nonfinite/updates"] == PPO.updates_per_iteration
+    for a, b in zip(before, floats(nnx.state(network, nnx.Param)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("options", [{}, {"gradient_clipping": 1.0}])
 def test_updates_with_a_bad_gradient_are_not_applied(options):
     config = dataclasses.replace(QUIET, ppo=dataclasses.replace(PPO, **options))
     network = with_infinite_derivative()
