@@ -97,6 +97,7 @@ def test_own_environment_and_network_are_trained(folder, capsys):
     assert "3 sampled episodes from seed 0, mean return" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_profile_leaves_a_trace_of_an_iteration(folder, capsys):
     words = [*GRAPH, "--run-dir", "run", "--total-steps", str(6 * ITERATION), "--profile"]
     assert main(words) == 0
@@ -120,6 +121,7 @@ def test_environment_that_cannot_be_drawn_is_trained_all_the_same(folder, capsys
 # ---- resume and eval -------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_resumed_run_equals_an_uninterrupted_one(folder, finished, capsys):
     shutil.copytree(finished.path, "run")
     for step in (48, 64):  # as if it had been killed before they were saved
@@ -134,6 +136,7 @@ def test_resumed_run_equals_an_uninterrupted_one(folder, finished, capsys):
     assert untimed[0] == untimed[1]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_resuming_with_more_steps_trains_on_and_is_noted_in_the_config(finished, folder):
     shutil.copytree(finished.path, "run")
     assert main(["resume", "run", "--total-steps", "80"]) == 0
@@ -277,6 +280,7 @@ def test_run_without_checkpoint_is_refused(command, folder, finished, capsys):
     check_usage_error(capsys, [command, "run"], "RunConfig.env: expected str", "got 5")
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("command", ["resume", "eval"])
 def test_run_with_a_damaged_checkpoint_names_the_one_before(command, folder, finished, capsys):
     shutil.copytree(finished.path, "run")

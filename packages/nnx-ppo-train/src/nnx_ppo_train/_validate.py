@@ -1,9 +1,14 @@
 """How a config checks itself: each rule once, each error with field, value, rule and remedy."""
 
+import contextlib
 import math
-from collections.abc import Collection, Mapping
+import reprlib
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+import jax
+import numpy as np
+from nnx_stateful import PyTree, StatefulModule
 
 LARGEST_FLOAT = (2 - 2**-23) * 2.0**127
 """Largest float32; a larger number is infinite in training."""
@@ -11,6 +16,43 @@ SMALLEST_FLOAT = 2.0**-126
 """Smallest normal float32; XLA takes smaller ones as 0."""
 LARGEST_WHOLE = 2**53
 """Largest whole number up to which floats, as in schedules and metrics, are exact."""
+
+
+_MOST_SHOWN = 200
+"""Characters of a value in a message."""
+
+
+class _Short(reprlib.Repr):
+    """Short forms of values, also of those whose ``repr`` fails."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        del level  # Python itself refuses to write more than 4,300 digits
+        digits = int(x.bit_length() * math.log10(2))
+        return repr(x) if digits < 40 else f"{'-' if x < 0 else ''}about 10**{digits}"
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        del level
+        try:
+            text = repr(x)
+        except Exception:  # of whatever kind: it is only for a message
+            return f"<{type(x).__name__}>"
+        return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
+
+    repr_float = repr_instance
+
+
+_SHORT = _Short()
+_SHORT.maxstring = _SHORT.maxother = _MOST_SHOWN
+
+
+def shown(value: Any) -> str:
+    """Returns the repr of a value for a message, cut where it is long.
+
+    Example:
+      >>> shown("text"), shown(10**400)
+      ("'text'", 'about 10**400')
+    """
+    return _SHORT.repr(value)
 
 
 def whole_number(config: Any, name: str, *, at_least: int, at_most: int | None = None) -> None:
@@ -21,14 +63,14 @@ def whole_number(config: Any, name: str, *, at_least: int, at_most: int | None =
 def check_whole_number(value: Any, where: str, at_least: int, at_most: int | None = None) -> None:
     """Raises unless the value is an int (not a bool) within the bounds; ``where`` names it."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{where}: expected a whole number (a Python int), got {value!r}")
+        raise TypeError(f"{where}: expected a whole number (a Python int), got {shown(value)}")
     rule = f"of at least {at_least}" + ("" if at_most is None else f" and at most {at_most}")
     if at_most is None and value > LARGEST_WHOLE:
         at_most, rule = LARGEST_WHOLE, f"of at most {LARGEST_WHOLE}"
     nearest = max(at_least, value if at_most is None else min(value, at_most))
     if value != nearest:
         raise ValueError(
-            f"{where}: expected a whole number {rule}, got {value}; "
+            f"{where}: expected a whole number {rule}, got {shown(value)}; "
             f"the nearest legal value is {nearest}"
         )
 
@@ -62,7 +104,7 @@ def check_number(
 ) -> None:
     """Raises unless the value is a finite number within the bounds; ``where`` names it."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{where}: expected a number (a Python float), got {value!r}")
+        raise TypeError(f"{where}: expected a number (a Python float), got {shown(value)}")
     bounds = {"above": above, "at least": at_least, "at most": at_most}
     rule = " and".join(f" {word} {bound}" for word, bound in bounds.items() if bound is not None)
     remedy = None
@@ -78,7 +120,7 @@ def check_number(
         remedy = f"the nearest legal value is {at_most}"
     if remedy is not None:
         raise ValueError(
-            f"{where}: expected a finite number{rule}, got {value}; {remedy}"
+            f"{where}: expected a finite number{rule}, got {shown(value)}; {remedy}"
             + (", or None" if optional else "")
         )
 
@@ -100,7 +142,7 @@ def numbers_by_key(config: Any, name: str, *, at_least: float, at_most: float) -
     if not value or not all(isinstance(key, str) for key in value):
         raise TypeError(
             f"{_where(config, name)}: expected a number or a dict of numbers by reward key (str), "
-            f"got {value!r}"
+            f"got {shown(value)}"
         )
     for key, entry in value.items():
         check_number(entry, f"{_where(config, name)}[{key!r}]", at_least=at_least, at_most=at_most)
@@ -109,28 +151,69 @@ def numbers_by_key(config: Any, name: str, *, at_least: float, at_most: float) -
 def one_of(config: Any, name: str, choices: Collection[str | None]) -> None:
     """Raises unless the field is one of ``choices``."""
     value = getattr(config, name)
-    if value not in choices:
+    if not (value is None or isinstance(value, str)) or value not in choices:
         raise ValueError(
             f"{_where(config, name)}: expected one of {', '.join(map(repr, choices))}, "
-            f"got {value!r}"
+            f"got {shown(value)}"
         )
 
 
 def instance(config: Any, name: str, kind: type, example: str, *, optional: bool = False) -> None:
     """Raises unless the field is a ``kind``, or None where it is optional; names an example."""
-    value = getattr(config, name)
+    check_instance(getattr(config, name), _where(config, name), kind, example, optional=optional)
+
+
+def check_instance(
+    value: Any, where: str, kind: type, example: str, *, optional: bool = False
+) -> None:
+    """Raises unless a value is a ``kind``, or None where it is optional; names an example."""
     if not (isinstance(value, kind) or (optional and value is None)):
-        expected = kind.__name__ + (" or None" if optional else "")
+        article = "an" if kind.__name__[0] in "aeiouAEIO" else "a"
+        expected = f"{article} {kind.__name__}" + (" or None" if optional else "")
+        raise TypeError(f"{where}: expected {expected}, such as {example}, got {shown(value)}")
+
+
+def check_bool(value: Any, where: str) -> None:
+    """Raises unless a value is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{where}: expected True or False, got {shown(value)}")
+
+
+def check_network(networks: Any, where: str) -> None:
+    """Raises TypeError unless it is a StatefulModule."""
+    if not isinstance(networks, StatefulModule):
         raise TypeError(
-            f"{_where(config, name)}: expected {expected}, such as {example}, got {value!r}"
+            f"{where}: expected a network that is a StatefulModule, got {shown(networks)}; wrap an "
+            "nnx layer in a StatefulModule subclass, a pure function in Apply"
         )
+
+
+def check_arrays(tree: PyTree, where: str) -> None:
+    """Raises TypeError unless it is a tree whose leaves are numbers or arrays of them, or none."""
+    with refused(where, "a tree of arrays", tree, TypeError):
+        leaves = jax.tree.leaves(tree)
+        kinds = [np.result_type(getattr(leaf, "dtype", leaf)) for leaf in leaves]
+        if not all(kind.kind in "biufcV" for kind in kinds):
+            raise TypeError(f"leaves of {', '.join(map(str, kinds))}")
+
+
+@contextlib.contextmanager
+def refused(where: str, expected: str, value: Any, kind: type[Exception]) -> Iterator[None]:
+    """Context in which whatever a value of the user's makes fail is an error about that value."""
+    try:
+        yield
+    except Exception as error:
+        raise kind(
+            f"{where}: expected {expected}, got {shown(value)}, with which it failed: "
+            f"{type(error).__name__}: {str(error)[:_MOST_SHOWN]}"
+        ) from error
 
 
 def boolean(config: Any, name: str) -> None:
     """Raises unless the field is True or False."""
     value = getattr(config, name)
     if not isinstance(value, bool):
-        raise TypeError(f"{_where(config, name)}: expected True or False, got {value!r}")
+        raise TypeError(f"{_where(config, name)}: expected True or False, got {shown(value)}")
 
 
 def percentiles(config: Any, name: str) -> None:
@@ -141,11 +224,11 @@ def percentiles(config: Any, name: str) -> None:
     if not isinstance(value, tuple) or not all(map(_is_number, value)):
         raise TypeError(
             f"{_where(config, name)}: expected None or a tuple of numbers from 0 to 100, "
-            f"got {value!r}"
+            f"got {shown(value)}"
         )
     if not all(0 <= entry <= 100 for entry in value):
         raise ValueError(
-            f"{_where(config, name)}: expected numbers from 0 to 100, got {value!r}; the nearest "
+            f"{_where(config, name)}: expected numbers from 0 to 100, got {shown(value)}; the nearest "
             f"legal value is {tuple(min(max(0, entry), 100) for entry in value)}"
         )
 
