@@ -1,6 +1,7 @@
 """Public functions of the package with arguments that are good, and values that are mostly bad."""
 
 import copy
+import functools
 import json
 import tempfile
 from collections.abc import Hashable
@@ -152,6 +153,8 @@ DATA["connections"][3]["connectivity"]["entries"] = [[True, False], [True, True]
 def changed_data(draw):
     """The data of a graph with up to two of their parts replaced, removed or given twice."""
     data = copy.deepcopy(DATA)
+    own = {id(data), *(id(part) for name in ("populations", "connections") for part in data[name])}
+    own |= {id(part) for part in data.values()}  # what is put there belongs to others, too
     for _ in range(draw(st.integers(1, 2))):
         parent, place = data, None
         while isinstance(parent, dict | list) and parent:
@@ -159,7 +162,7 @@ def changed_data(draw):
             place = draw(st.sampled_from(list(keys)))
             if not isinstance(parent[place], dict | list) or draw(st.integers(0, 2)) == 0:
                 break
-            if not parent[place]:
+            if not parent[place] or id(parent[place]) not in own:
                 break
             parent = parent[place]
         if place is None:
@@ -260,6 +263,13 @@ def draw_and_close(draw, **arguments):
         plt.close("all")
 
 
+def made(kind, rngs, **arguments):
+    """Makes a module without its arrays."""
+    if not isinstance(rngs, nnx.Rngs):
+        return kind(rngs=rngs, **arguments)
+    return nnx.eval_shape(lambda: kind(rngs=nnx.Rngs(0), **arguments))
+
+
 def read_and_write(graph, part, value):
     """Writes a part of the weights of each connection that has it."""
     for connection in graph.spec.connections:
@@ -299,9 +309,8 @@ def entry_points():
         Population: {"name": "a", "size": 1, "attributes": {}, "aggregate": None},
         Connection: {"src": "a", "dst": "b", "delay": 1, "attributes": {}},
         GraphSpec: {"populations": (), "connections": (), "attributes": ()},
-        AttentionPooling: {"n_messages": 2, "size": 4, "rngs": nnx.Rngs(0), "heads": 2},
-        GatedSum: {"n_messages": 2, "size": 4, "rngs": nnx.Rngs(0)},
     }
+    pooling = {"n_messages": 2, "size": 4, "rngs": nnx.Rngs(0), "heads": 2}
     acting = {
         "lesion": {"target": "a->b", "strength": 0.5, "rows": None, "steps": range(2)},
         "clamp": {"population": "b", "value": 0.5, "rows": [True], "steps": None},
@@ -334,9 +343,13 @@ def entry_points():
     points |= {name: some(method(name, lambda: graph), **good) for name, good in acting.items()}
     points |= {kind.__name__: some(kind, **good) for kind, good in records.items()}
     parts = st.sampled_from(("kernel", "bias", "factors", "delay", "delay_spread"))
+    written_graph = finished_graph()
     points["view"] = st.builds(
-        lambda part, value: lambda: read_and_write(nnx.clone(graph), part, value), parts, junk
+        lambda part, value: lambda: read_and_write(written_graph, part, value), parts, junk
     )
+    points["AttentionPooling"] = some(functools.partial(made, AttentionPooling), **pooling)
+    del pooling["heads"]
+    points["GatedSum"] = some(functools.partial(made, GatedSum), **pooling)
     points["PopulationGraph"] = some(
         PopulationGraph, rngs=nnx.Rngs(0), compute_dtype=None, limits=None
     )

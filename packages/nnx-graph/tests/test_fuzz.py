@@ -23,6 +23,7 @@ def check(name, call):
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Data type alias")  # NumPy's, of letters for types
+            warnings.filterwarnings("ignore", "PopulationGraph.finalize: a sign")
             call()
     except DOCUMENTED as error:
         message = str(error)

@@ -194,8 +194,9 @@ def _indexed(items: list[Any]) -> list[Any]:
     indexed = []
     for item in items:
         if isinstance(item, Mapping):
-            ends = repr((item.get("src"), item.get("dst")))
-            item = {"index": counts.get(ends, 0), **item}
-            counts[ends] = counts.get(ends, 0) + 1
+            ends = item.get("src"), item.get("dst")
+            if all(isinstance(end, str) for end in ends):
+                item = {"index": counts.get(ends, 0), **item}
+                counts[ends] = counts.get(ends, 0) + 1
         indexed.append(item)
     return indexed

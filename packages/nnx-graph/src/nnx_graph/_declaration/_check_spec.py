@@ -41,6 +41,17 @@ def check_is_spec(owner: str, spec: Any) -> None:
                     f"{owner}: {name}[{place}]: expected a {kind.__name__}, got {shown(record)} "
                     f"of type {type(record).__name__}; build one from it"
                 )
+    for place, c in enumerate(spec.connections):  # of which the name of a connection is made
+        for field, value, kind in (
+            ("src", c.src, str),
+            ("dst", c.dst, str),
+            ("index", c.index, int),
+        ):
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise TypeError(
+                    f"{owner}: connections[{place}].{field}: expected {field} of type "
+                    f"{kind.__name__}, got {shown(value)} of type {type(value).__name__}; change it"
+                )
 
 
 def check_spec(spec: GraphSpec, populations: Sequence[str], connections: Sequence[str]) -> None:

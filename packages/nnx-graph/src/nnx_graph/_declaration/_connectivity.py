@@ -185,7 +185,7 @@ class BlockSparse:
         if self.blocks > min(height, width):
             raise ValueError(
                 f"BlockSparse: expected at most {min(height, width)} blocks between populations of "
-                f"{height} and {width}, got {self.blocks}; use fewer"
+                f"{height} and {width}, got {shown(self.blocks)}; use fewer"
             )
 
     def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:
@@ -278,7 +278,7 @@ class LowRank:
         if self.rank > min(height, width):
             raise ValueError(
                 f"LowRank: expected a rank of at most {min(height, width)} between populations of "
-                f"{height} and {width}, got {self.rank}; lower it, or leave it out"
+                f"{height} and {width}, got {shown(self.rank)}; lower it, or leave it out"
             )
 
     def mask(self, height: int, width: int, stream: int = 0) -> Bool[np.ndarray, "height width"]:

@@ -97,7 +97,8 @@ def _numbers(where: str, what: str, given: Any, size: int) -> Array:
         )
     if not isinstance(array, Tracer):
         _check_range(where, what, np.asarray(array, float))
-    return jnp.array(array, float)
+    with np.errstate(over="ignore"):  # what is too large for float32 is inf there
+        return jnp.array(array, float)
 
 
 def _check_range(where: str, what: str, array: np.ndarray) -> None:

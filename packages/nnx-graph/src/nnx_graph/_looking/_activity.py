@@ -162,7 +162,7 @@ def _names(populations: Any) -> list[str]:
 def _array(where: str, output: Any) -> np.ndarray:
     try:
         return np.asarray(output, float)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(
             f"{where}: expected an array (T, size) or (T, B, size), got {type(output).__name__}; "
             "pass the outputs by population, out.metrics['populations']"
