@@ -121,6 +121,13 @@ BAD = {
             (None, ValueError, "expected one of 'bootstrap', 'mask', got None"),
         ],
         "env_resets": [("new", ValueError, "expected one of 'pool', 'fresh', got 'new'")],
+        "nonfinite": [
+            ("warn", ValueError, "expected one of 'skip', 'raise', 'ignore', got 'warn'")
+        ],
+        "weight_decay_mask": [
+            ("biases", ValueError, "expected one of 'kernels', 'all', got 'biases'"),
+            (None, ValueError, "expected one of 'kernels', 'all', got None"),
+        ],
     },
     EvalConfig: {
         "enabled": YES_OR_NO,
@@ -131,6 +138,15 @@ BAD = {
         "deterministic": YES_OR_NO,
         "logging_level": LEVEL,
         "logging_percentiles": PERCENTILES,
+        "group_by": [
+            (1, TypeError, "expected str or None, such as 'terrain', got 1"),
+            ("terrain", ValueError, "expected a key of info together with group_names"),
+        ],
+        "group_names": [
+            (["a"], TypeError, "expected a tuple of str"),
+            ((1,), TypeError, "expected a tuple of str"),
+            (("a",), ValueError, "expected a key of info together with group_names"),
+        ],
     },
     VideoConfig: {
         "enabled": YES_OR_NO,
@@ -158,6 +174,7 @@ BAD = {
             (2**32, ValueError, "got 4294967296; the nearest legal value is 4294967295"),
             (1.5, TypeError, "expected a whole number .*, got 1.5"),
         ],
+        "checkpoint_every_minutes": POSITIVE_OR_NONE,
         "checkpoint_every_steps": COUNT,
         "target_return": [
             (math.inf, ValueError, "expected a finite number, got inf; give a finite one"),
