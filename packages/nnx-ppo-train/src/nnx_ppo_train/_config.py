@@ -65,8 +65,9 @@ def _check_groups(config: EvalConfig) -> None:
             f"{names!r}"
         )
     if (config.group_by is None) != (not names):
+        field = "group_names" if config.group_by is None else "group_by"
         raise ValueError(
-            "EvalConfig.group_by: expected a key of info together with group_names, a name for "
+            f"EvalConfig.{field}: expected a key of info together with group_names, a name for "
             f"each index, got {config.group_by!r} and {names!r}; give both, or neither"
         )
     odd = [name for name in names if not name or "/" in name or name in _TAKEN]
