@@ -139,7 +139,7 @@ def test_delay_below_one_raises(k_steps):
 
 @pytest.mark.parametrize("k_steps", [1.0, "1", True])
 def test_delay_that_is_no_int_raises(k_steps):
-    with pytest.raises(TypeError, match="Delay: k_steps: expected an int, got"):
+    with pytest.raises(TypeError, match="Delay: k_steps: expected a positive int, got"):
         Delay(jnp.zeros(1), k_steps)
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from flax import nnx
 
+from ._diagnosis import explained
 from ._guards import check_signature, forbid_writes, refuse_plain_collection
 from ._output import PyTree, StatefulModuleOutput
 from ._unroll import fold_unroll, has_carry, has_rng_streams, scan_unroll, vmap_unroll
@@ -145,10 +146,16 @@ class StatefulModule(nnx.Module):
         Returns:
           ``next_state`` after the last step (and its resets); every other field stacked in time.
         """
-        if has_rng_streams(self) or has_carry(state):
-            return scan_unroll(self, state, xs, done, rollout_extras)
         run = fold_unroll if self.folds_time else vmap_unroll
-        return run(self, state, xs, done, rollout_extras)
+        if has_rng_streams(self) or has_carry(state):
+            run = scan_unroll
+        given = {"state": state, "x": xs, "done": done, "rollout_extras": rollout_extras}
+        with explained(self, given, lead=2):
+            return run(self, state, xs, done, rollout_extras)
+
+
+_STEP = ("state", "x", "rollout_extras")
+_SEQUENCE = ("state", "xs", "done", "rollout_extras")
 
 
 def _guarded(call: Callable[..., Any]) -> Callable[..., StatefulModuleOutput]:
@@ -156,7 +163,8 @@ def _guarded(call: Callable[..., Any]) -> Callable[..., StatefulModuleOutput]:
 
     @functools.wraps(call)
     def guarded(self: StatefulModule, *args: Any, **kwargs: Any) -> StatefulModuleOutput:
-        with forbid_writes(self):
+        given = dict(zip(_STEP, args, strict=False)) | kwargs
+        with explained(self, given, lead=1), forbid_writes(self):
             out = call(self, *args, **kwargs)
         if not isinstance(out, StatefulModuleOutput):
             raise TypeError(
@@ -172,7 +180,10 @@ def _guarded(call: Callable[..., Any]) -> Callable[..., StatefulModuleOutput]:
 def _recorded(unroll: Callable[..., StatefulModuleOutput]) -> Callable[..., StatefulModuleOutput]:
     @functools.wraps(unroll)
     def recorded(self: StatefulModule, *args: Any, **kwargs: Any) -> StatefulModuleOutput:
-        return _with_activation(self, unroll(self, *args, **kwargs))
+        given = dict(zip(_SEQUENCE, args, strict=False)) | kwargs
+        given["x"] = given.pop("xs", None)
+        with explained(self, given, lead=2):
+            return _with_activation(self, unroll(self, *args, **kwargs))
 
     return recorded
 

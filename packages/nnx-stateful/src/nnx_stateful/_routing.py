@@ -162,7 +162,13 @@ class Routing:
                 f"{self._kind}.route called child {name!r} twice in one step, which would leave "
                 "two carry states; call it once, or add a second child (it may share weights)"
             )
-        extras = None if self._extras is None else self._extras[name]
+        extras = (
+            None
+            if self._extras is None
+            else self._entry(
+                self._extras, name, "rollout_extras", "replay those that a rollout emitted"
+            )
+        )
         state = self._child_state(name)
         try:
             out = self._run(self._children[name], state, x, extras)
@@ -190,15 +196,17 @@ class Routing:
         )
 
     def _child_state(self, name: str) -> PyTree:
+        hint = "start from initialize_state(batch_size) and pass on next_state"
+        return self._entry(self._state, name, "a carry state", hint)
+
+    def _entry(self, tree: Any, name: str, what: str, hint: str) -> PyTree:
         try:
-            return self._state[name]
+            return tree[name]
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            state = self._state
-            found = f"entries {list(state)}" if isinstance(state, Mapping) else type(state).__name__
+            found = f"entries {list(tree)}" if isinstance(tree, Mapping) else type(tree).__name__
             raise ValueError(
-                f"{self._kind}: expected a carry state with an entry for each child, "
-                f"{list(self._children)}, got {found} without {name!r}; start from "
-                "initialize_state(batch_size) and pass on next_state"
+                f"{self._kind}: expected {what} with an entry for each child, "
+                f"{list(self._children)}, got {found} without {name!r}; {hint}"
             ) from error
 
     def _per_row(self, name: str, loss: Any) -> Any:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from ._output import PyTree, Steps
+from ._validate import check_int
 
 
 def initial_state(module: Steps, batch_size: int) -> PyTree:
@@ -20,7 +21,8 @@ def initial_state(module: Steps, batch_size: int) -> PyTree:
       The carry state, every leaf a JAX array that leads with B.
 
     Raises:
-      ValueError: if a leaf does not lead with B.
+      TypeError: if ``batch_size`` is no int.
+      ValueError: if it is negative or above 2**31 - 1; if a leaf does not lead with B.
 
     Example:
       >>> from nnx_stateful import GRU
@@ -28,6 +30,7 @@ def initial_state(module: Steps, batch_size: int) -> PyTree:
       >>> initial_state(GRU(2, 4, nnx.Rngs(0)), 3).shape
       (3, 4)
     """
+    check_int("initial_state", "batch_size", batch_size, minimum=0, maximum=2**31 - 1)
 
     def strong(path: Any, leaf: Any) -> Array:
         leaf = jnp.asarray(leaf)

@@ -10,13 +10,16 @@ import numpy as np
 from flax import nnx
 from jax.core import Tracer
 
+LARGEST = 2**24
+"""Largest size or number of steps: products of two and three of them still are int64."""
 
-def check_int(kind: str, name: str, value: Any, minimum: int = 1) -> None:
-    """Raises unless ``value`` is an int of at least ``minimum``.
+
+def check_int(kind: str, name: str, value: Any, minimum: int = 1, maximum: int = LARGEST) -> None:
+    """Raises unless ``value`` is an int from ``minimum`` to ``maximum``.
 
     Raises:
       TypeError: if it is no int.
-      ValueError: if it is smaller.
+      ValueError: if it is smaller or larger.
     """
     expected = "a positive int" if minimum == 1 else f"an int of at least {minimum}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
@@ -25,6 +28,12 @@ def check_int(kind: str, name: str, value: Any, minimum: int = 1) -> None:
         )
     if value < minimum:
         raise ValueError(f"{kind}: {name}: expected {expected}, got {value!r}")
+    if value > maximum:
+        raise ValueError(f"{kind}: {name}: expected {expected} and at most {maximum}, got {value}")
+
+
+_SMALLEST, _GREATEST = (float(edge) for edge in (np.finfo("f4").tiny, np.finfo("f4").max))
+"""Positive numbers outside of these are 0 or infinite in float32."""
 
 
 def check_bool(kind: str, name: str, value: Any) -> None:
@@ -36,7 +45,7 @@ def check_bool(kind: str, name: str, value: Any) -> None:
 
 
 def check_number(kind: str, name: str, value: Any, sign: str = "any") -> None:
-    """Raises unless ``value`` is a finite number; a traced one is taken on trust.
+    """Raises unless ``value`` is a number, finite in float32; a traced one is taken on trust.
 
     Args:
       kind: name of the module.
@@ -52,15 +61,22 @@ def check_number(kind: str, name: str, value: Any, sign: str = "any") -> None:
         sign, "a positive number"
     )
     scalar = isinstance(value, jax.Array | np.ndarray) and value.shape == ()
+    if scalar and not any(
+        jnp.issubdtype(value.dtype, kind) for kind in (jnp.floating, jnp.integer)
+    ):
+        scalar = False
     if not (scalar or isinstance(value, numbers.Real)):
         raise TypeError(
             f"{kind}: {name}: expected {expected}, got {value!r} of type {type(value).__name__}"
         )
     if isinstance(value, Tracer):
         return
-    number = float(value)
-    in_range = {"any": True, "nonnegative": number >= 0}.get(sign, number > 0)
-    if not (math.isfinite(number) and in_range):
+    try:
+        number = float(value)
+    except OverflowError:  # of an int
+        number = math.inf
+    in_range = {"any": True, "nonnegative": number >= 0}.get(sign, number >= _SMALLEST)
+    if not (abs(number) <= _GREATEST and in_range):
         raise ValueError(
             f"{kind}: {name}: expected {expected}, got {value}; pass a finite one in range"
         )
@@ -107,6 +123,8 @@ def as_compute_dtype(kind: str, value: Any) -> np.dtype | None:
         f"got {value!r}"
     )
     try:
+        if isinstance(value, jax.Array | np.ndarray | np.generic):  # their dtype is not meant
+            raise TypeError
         dtype = jnp.dtype(value)
     except TypeError:
         error = ValueError if isinstance(value, str) else TypeError

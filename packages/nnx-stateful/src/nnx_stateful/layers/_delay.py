@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool
 
 from .._output import PyTree, StatefulModuleOutput
@@ -14,7 +15,7 @@ from .._ring import (
     ring_write_sequence,
 )
 from .._unroll import sequence_length
-from .._validate import check_number
+from .._validate import check_int, check_number
 from ._inputs import canonical, match_input
 
 
@@ -44,17 +45,18 @@ class Delay(StatefulModule):
     """
 
     def __init__(self, sample_input: PyTree, k_steps: int, initial_value: float = 0.0):
-        if isinstance(k_steps, bool) or not isinstance(k_steps, int):
-            raise TypeError(f"Delay: k_steps: expected an int, got {k_steps!r}")
-        if k_steps < 1:
+        if isinstance(k_steps, int) and not isinstance(k_steps, bool) and k_steps < 1:
             raise ValueError(
                 f"Delay: k_steps: expected at least 1, got {k_steps}; leave the layer out for "
                 "no delay"
             )
+        check_int("Delay", "k_steps", k_steps)
         check_number("Delay", "initial_value", initial_value)
-        self.k_steps = k_steps
+        if isinstance(initial_value, jax.Array | np.ndarray | np.generic):
+            initial_value = np.asarray(initial_value).item()
+        self.k_steps = int(k_steps)
         self.initial_value = initial_value
-        sample = jax.eval_shape(lambda tree: tree, canonical(sample_input))
+        sample = _shapes(canonical(sample_input))
         leaves, self.structure = jax.tree.flatten(sample)
         if not leaves:
             raise ValueError("Delay: sample_input: expected at least one array, got none")
@@ -140,3 +142,21 @@ class Delay(StatefulModule):
                     f"{leaf.dtype}; build it from a sample of the dtype that it will see"
                 )
         return x
+
+
+def _shapes(sample: PyTree) -> PyTree:
+    """Shapes and dtypes of a sample's leaves."""
+    try:
+        shapes = jax.eval_shape(lambda tree: tree, sample)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            "Delay: sample_input: expected a tree of arrays, one row of the input, got "
+            f"{type(sample).__name__} with something else in it: {error}"
+        ) from error
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+            raise TypeError(
+                "Delay: sample_input: expected numbers or bools at "
+                f"input{jax.tree_util.keystr(path)}, got dtype {leaf.dtype}"
+            )
+    return shapes

@@ -4,19 +4,30 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._output import PyTree
 
 
 def check_features(module: Any, x: Array, features: int) -> None:
-    """Raises TypeError unless ``x`` is an array, ValueError unless it has ``features`` features."""
+    """Raises unless ``x`` is an array of real numbers with that many features.
+
+    Raises:
+      TypeError: if it is no array, or complex.
+      ValueError: if it has another number of features.
+    """
     if not hasattr(x, "ndim"):
         entries = f" with entries {sorted(map(str, x))}" if isinstance(x, Mapping) else ""
         raise TypeError(
             f"{type(module).__name__}: expected an array with {features} features (..., "
             f"{features}), got {type(x).__name__}{entries}; put a Flattener() before it, or pick "
             "an entry with a Filter or a Map"
+        )
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        raise TypeError(
+            f"{type(module).__name__}: expected an input of real numbers, got dtype {x.dtype}; "
+            "pass real and imaginary part as features of their own"
         )
     if x.ndim < 1 or x.shape[-1] != features:
         raise ValueError(

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array
@@ -29,6 +30,11 @@ def make_mlp_layers(
       >>> [(layer.in_features, layer.out_features) for layer in layers]
       [(4, 8), (8, 2)]
     """
+    vector = isinstance(sizes, np.ndarray) and sizes.ndim == 1
+    if not (vector or isinstance(sizes, Sequence)) or isinstance(sizes, str | bytes):
+        raise TypeError(
+            f"make_mlp: sizes: expected a sequence of ints such as [4, 8, 2], got {sizes!r}"
+        )
     sizes = list(sizes)
     if len(sizes) < 2:
         raise ValueError(
@@ -72,7 +78,8 @@ def make_mlp(
       A Sequential of Dense layers.
 
     Raises:
-      ValueError: if there are fewer than two sizes.
+      TypeError: if ``sizes`` is no sequence of ints.
+      ValueError: if there are fewer than two sizes, or one is not positive.
 
     Example:
       >>> import jax.numpy as jnp

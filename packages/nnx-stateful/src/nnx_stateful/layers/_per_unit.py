@@ -64,12 +64,21 @@ def per_unit(
     expected = (
         f"a number greater than {above:g}{limit}, an array ({size},) of them, or an initializer"
     )
-    given = value(rngs.params(), (size,), jnp.float32) if callable(value) else value
+    given = value
+    if callable(value):
+        try:
+            given = value(rngs.params(), (size,), jnp.float32)
+        except Exception as error:
+            raise ValueError(
+                f"{kind}: {name}: expected {expected} f(key, shape, dtype), got {value!r}, which "
+                f"raised {type(error).__name__}: {error}"
+            ) from error
     try:
         if isinstance(given, bool | str):
             raise TypeError
-        values = jnp.asarray(given, jnp.float32)
-    except (TypeError, ValueError) as error:
+        with np.errstate(over="ignore"):  # what becomes infinite is refused below
+            values = jnp.asarray(given, jnp.float32)
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(
             f"{kind}: {name}: expected {expected}, got {given!r} of type {type(given).__name__}"
         ) from error

@@ -49,7 +49,7 @@ class SpikingLayer(StatefulModule):
         check_number(kind, "threshold", threshold, "positive")
         check_bool(kind, "detach_reset", detach_reset)
         check_int(kind, "refractory_steps", refractory_steps, minimum=0)
-        if reset not in ("soft", "hard"):
+        if not isinstance(reset, str) or reset not in ("soft", "hard"):
             raise ValueError(f"{kind}: reset: expected 'soft' or 'hard', got {reset!r}")
         self.size = size
         self.threshold = float(threshold)

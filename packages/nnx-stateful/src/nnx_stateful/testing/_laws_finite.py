@@ -54,8 +54,9 @@ def _compare(
         expected, got = getattr(clean, field), getattr(spoiled, field)
         if field == "regularization_loss" and jnp.ndim(expected) < 2:
             continue
-        pair = (jax.tree.map(unaffected, tree) for tree in (expected, got))
-        assert_close(f"{what}: {field} of other rows and later steps", *pair, trial.tolerance)
+        name = f"{what}: {field} of other rows and later steps"
+        old, new = (jax.tree.map(unaffected, tree) for tree in (expected, got))
+        assert_close(name, old, new, trial.tolerance)
     assert_close(f"{what}: next_state", clean.next_state, spoiled.next_state, trial.tolerance)
 
 
