@@ -199,7 +199,7 @@ class VectorisedKeys(Plain):
 
 
 def test_vectorised_environment_is_refused():
-    with pytest.raises(TypeError, match=r"done of shape \(3,\): it is vectorized already; pass"):
+    with pytest.raises(TypeError, match=r"with done bool\[3\]: it is vectorized already; pass"):
         check(Vectorised())
 
 

@@ -57,5 +57,5 @@ def test_bad_actions_raise():
 
 
 def test_bad_number_of_bodies_raises():
-    with pytest.raises(ValueError, match="BodyChain: n_bodies must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="BodyChain: n_bodies: expected at least 1, got 0"):
         BodyChain(n_bodies=0)

@@ -139,12 +139,12 @@ def test_positions_need_memory():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"episode_length": 0}, ValueError, "episode_length must be at least 1, got 0"),
-        ({"episode_length": 2.5}, TypeError, "episode_length must be an integer, got 2.5"),
-        ({"gust": -1.0}, ValueError, "gust must be finite and at least 0, got -1"),
-        ({"gust": float("nan")}, ValueError, "gust must be finite"),
-        ({"gust": "strong"}, TypeError, "gust must be a number, got 'strong'"),
-        ({"observe_velocities": 1}, TypeError, "observe_velocities must be a bool"),
+        ({"episode_length": 0}, ValueError, "episode_length: expected at least 1, got 0"),
+        ({"episode_length": 2.5}, TypeError, "episode_length: expected an integer, got 2.5"),
+        ({"gust": -1.0}, ValueError, "expected a number that is finite and at least 0, got -1"),
+        ({"gust": float("nan")}, ValueError, "gust: expected a number that is finite"),
+        ({"gust": "strong"}, TypeError, "gust: expected a number, got 'strong'"),
+        ({"observe_velocities": 1}, TypeError, "observe_velocities: expected a bool"),
     ],
 )
 def test_bad_options_raise(options, error, message):

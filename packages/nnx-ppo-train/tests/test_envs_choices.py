@@ -170,19 +170,19 @@ def test_episode_terminates_after_its_last_round_and_rounds_differ(env):
 @pytest.mark.parametrize(
     ("kind", "options", "error", "match"),
     [
-        (HybridChoice, {"n_choices": 1}, ValueError, "n_choices must be at least 2, got 1"),
-        (HybridChoice, {"n_rounds": 0}, ValueError, "n_rounds must be at least 1, got 0"),
-        (MultiChoice, {"sizes": (2, 1)}, ValueError, r"sizes\[1\] must be at least 2, got 1"),
+        (HybridChoice, {"n_choices": 1}, ValueError, "n_choices: expected at least 2, got 1"),
+        (HybridChoice, {"n_rounds": 0}, ValueError, "n_rounds: expected at least 1, got 0"),
+        (MultiChoice, {"sizes": (2, 1)}, ValueError, r"sizes\[1\]: expected at least 2, got 1"),
         (MultiChoice, {"sizes": ()}, ValueError, "sizes must have at least one entry, got none"),
-        (MultiChoice, {"sizes": 3}, TypeError, "sizes must be a sequence of integers, got 3"),
-        (MaskedChoice, {"n_allowed": 0}, ValueError, "n_allowed must be at least 1, got 0"),
+        (MultiChoice, {"sizes": 3}, TypeError, "sizes: expected a sequence of integers, got 3"),
+        (MaskedChoice, {"n_allowed": 0}, ValueError, "n_allowed: expected at least 1, got 0"),
         (
             MaskedChoice,
             {"n_allowed": 7},
             ValueError,
-            "n_allowed must be at most n_choices = 6, got 7",
+            "n_allowed: expected at most n_choices = 6, got 7",
         ),
-        (MaskedChoice, {"n_choices": 2.0}, TypeError, r"n_choices must be an integer, got 2\.0"),
+        (MaskedChoice, {"n_choices": 2.0}, TypeError, r"n_choices: expected an integer, got 2\.0"),
     ],
 )
 def test_bad_options_are_refused(kind, options, error, match):

@@ -91,9 +91,9 @@ def test_decks_are_shuffled_and_queries_uniform():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"n_values": 1}, ValueError, "CountRecall: n_values must be at least 2, got 1"),
-        ({"n_copies": 0}, ValueError, "CountRecall: n_copies must be at least 1, got 0"),
-        ({"n_copies": True}, TypeError, "CountRecall: n_copies must be an integer, got True"),
+        ({"n_values": 1}, ValueError, "CountRecall: n_values: expected at least 2, got 1"),
+        ({"n_copies": 0}, ValueError, "CountRecall: n_copies: expected at least 1, got 0"),
+        ({"n_copies": True}, TypeError, "CountRecall: n_copies: expected an integer, got True"),
     ],
 )
 def test_bad_options_raise(options, error, message):

@@ -57,10 +57,10 @@ def test_dict_observation_has_the_parts_of_the_array():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"delay": -1}, ValueError, "DelayedPointMass: delay must be at least 0, got -1"),
-        ({"delay": 1.0}, TypeError, "DelayedPointMass: delay must be an integer"),
-        ({"episode_length": 0}, ValueError, "episode_length must be at least 1"),
-        ({"dict_observation": "yes"}, TypeError, "dict_observation must be a bool, got 'yes'"),
+        ({"delay": -1}, ValueError, "DelayedPointMass: delay: expected at least 0, got -1"),
+        ({"delay": 1.0}, TypeError, "DelayedPointMass: delay: expected an integer"),
+        ({"episode_length": 0}, ValueError, "episode_length: expected at least 1"),
+        ({"dict_observation": "yes"}, TypeError, "dict_observation: expected a bool, got 'yes'"),
     ],
 )
 def test_bad_options_raise(options, error, message):

@@ -88,10 +88,10 @@ def test_cues_are_uniform():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"n_symbols": 1}, ValueError, "Recall: n_symbols must be at least 2, got 1"),
-        ({"delay": 0}, ValueError, "Recall: delay must be at least 1, got 0"),
-        ({"delay": True}, TypeError, "Recall: delay must be an integer, got True"),
-        ({"n_trials": -1}, ValueError, "Recall: n_trials must be at least 1, got -1"),
+        ({"n_symbols": 1}, ValueError, "Recall: n_symbols: expected at least 2, got 1"),
+        ({"delay": 0}, ValueError, "Recall: delay: expected at least 1, got 0"),
+        ({"delay": True}, TypeError, "Recall: delay: expected an integer, got True"),
+        ({"n_trials": -1}, ValueError, "Recall: n_trials: expected at least 1, got -1"),
     ],
 )
 def test_bad_options_raise(options, error, message):

@@ -87,17 +87,17 @@ def test_suits_are_uniform_and_independent():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"n_suits": 1}, ValueError, "RepeatPrevious: n_suits must be at least 2, got 1"),
-        ({"delay": 0}, ValueError, "RepeatPrevious: delay must be at least 1, got 0"),
+        ({"n_suits": 1}, ValueError, "RepeatPrevious: n_suits: expected at least 2, got 1"),
+        ({"delay": 0}, ValueError, "RepeatPrevious: delay: expected at least 1, got 0"),
         (
             {"delay": 4, "deck_size": 4},
             ValueError,
-            "RepeatPrevious: deck_size with delay=4 must be at least 5, got 4",
+            "RepeatPrevious: deck_size with delay=4: expected at least 5, got 4",
         ),
         (
             {"deck_size": 8.5},
             TypeError,
-            r"RepeatPrevious: deck_size .* must be an integer, got 8.5",
+            r"RepeatPrevious: deck_size .*: expected an integer, got 8.5",
         ),
     ],
 )

@@ -88,10 +88,10 @@ def test_max_return_is_the_mean_return():
 @pytest.mark.parametrize(
     ("limit", "error", "message"),
     [
-        (0, ValueError, "LimitReward: limit must be at least 1, got 0"),
-        ((2, -1), ValueError, "LimitReward: limit must be at least 1, got -1"),
-        ((), ValueError, "limit must be a number of steps or several, got none"),
-        (2.5, TypeError, "LimitReward: limit must be an integer, got 2.5"),
+        (0, ValueError, "LimitReward: limit: expected at least 1, got 0"),
+        ((2, -1), ValueError, "LimitReward: limit: expected at least 1, got -1"),
+        ((), ValueError, "limit: expected a number of steps or several, got none"),
+        (2.5, TypeError, "LimitReward: limit: expected an integer, got 2.5"),
     ],
 )
 def test_bad_limits_raise(limit, error, message):
@@ -100,7 +100,7 @@ def test_bad_limits_raise(limit, error, message):
 
 
 def test_bad_discounts_raise():
-    with pytest.raises(ValueError, match="ConstantReward: discount must be below 1, got 1"):
+    with pytest.raises(ValueError, match="discount: expected a number below 1, got 1"):
         ConstantReward().state_value(1.0)
     with pytest.raises(ValueError, match=r"at least 0, got -0\.5"):
         LimitReward().state_value(-0.5)

@@ -240,7 +240,7 @@ def test_every_function_is_traced_once_by_a_run_and_once_by_its_continuation(mon
 
 def test_video_without_receiver_or_render_is_refused():
     config = TrainConfig(ppo=PPO, video=VideoConfig(enabled=True))
-    with pytest.raises(ValueError, match="no video_fn"):
+    with pytest.raises(ValueError, match="expected a video_fn"):
         train_ppo(RandomEnds(), make("mlp"), config)
     with pytest.raises(ValueError, match="RandomEnds has no render"):
         train_ppo(RandomEnds(), make("mlp"), config, video_fn=lambda data: None)

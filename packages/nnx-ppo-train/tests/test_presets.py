@@ -263,7 +263,7 @@ def test_compute_dtype_reaches_every_product(network):
 def test_unknown_network_names_the_nearest():
     with pytest.raises(ValueError, match=r"no network is called 'lstn'\. Did you mean 'lstm'"):
         make_network("lstn", CartPole(), nnx.Rngs(0))
-    with pytest.raises(ValueError, match=r"'xyz'\. There are graph, mlp, lstm, gru, lru"):
+    with pytest.raises(ValueError, match=r"'xyz'\. Expected one of graph, mlp, lstm, gru, lru"):
         make_network("xyz", CartPole(), nnx.Rngs(0))
 
 

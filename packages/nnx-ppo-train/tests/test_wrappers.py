@@ -145,11 +145,11 @@ def test_known_return_of_an_environment_without_a_length_is_passed_on():
 @pytest.mark.parametrize(
     ("length", "error", "message"),
     [
-        (0, ValueError, "EpisodeWrapper: episode_length must be at least 1, got 0"),
-        (-3, ValueError, "must be at least 1, got -3"),
-        (10.0, TypeError, "must be an integer, got 10.0"),
-        (True, TypeError, "must be an integer, got True"),
-        (None, TypeError, "must be an integer, got None"),
+        (0, ValueError, "EpisodeWrapper: episode_length: expected at least 1, got 0"),
+        (-3, ValueError, "expected at least 1, got -3"),
+        (10.0, TypeError, "expected an integer, got 10.0"),
+        (True, TypeError, "expected an integer, got True"),
+        (None, TypeError, "expected an integer, got None"),
     ],
 )
 def test_bad_episode_length_raises(length, error, message):
@@ -160,11 +160,11 @@ def test_bad_episode_length_raises(length, error, message):
 @pytest.mark.parametrize(
     ("scale", "error", "message"),
     [
-        (0, ValueError, "scale must not be 0"),
-        (float("nan"), ValueError, "scale must be finite, got nan"),
-        (float("inf"), ValueError, "scale must be finite, got inf"),
-        ("2", TypeError, "scale must be a number, got '2'"),
-        (True, TypeError, "scale must be a number, got True"),
+        (0, ValueError, "scale: expected a number that is not 0"),
+        (float("nan"), ValueError, "scale: expected a number that is finite, got nan"),
+        (float("inf"), ValueError, "scale: expected a number that is finite, got inf"),
+        ("2", TypeError, "scale: expected a number, got '2'"),
+        (True, TypeError, "scale: expected a number, got True"),
     ],
 )
 def test_bad_scale_raises(scale, error, message):

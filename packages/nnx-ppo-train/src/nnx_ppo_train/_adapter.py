@@ -7,7 +7,7 @@ from jaxtyping import Array
 from nnx_stateful import Call, Container, PyTree, StatefulModule
 
 from ._types import PPONetworkOutput
-from ._validate import boolean
+from ._validate import check_bool
 
 _SAMPLER_KEYS = frozenset({"action", "log_likelihood"})
 
@@ -46,9 +46,9 @@ class PPOAdapter(Container):
     """
 
     def __init__(self, action: StatefulModule, value: StatefulModule, *, joint: bool = False):
+        check_bool(joint, "PPOAdapter.joint")
         super().__init__({"action": action, "value": value})
         self.joint = joint
-        boolean(self, "joint")
 
     @property
     def action(self) -> StatefulModule:

@@ -21,6 +21,7 @@ from ._env_batch import EnvBatch
 from ._env_check import check_reset, check_step_keeps, watched_step
 from ._pairing import match_likelihoods, match_rewards
 from ._types import PPONetworkOutput
+from ._validate import check_arrays, check_bool, check_network, check_whole_number, refused
 
 
 def check_boundary(
@@ -40,7 +41,17 @@ def check_boundary(
       ValueError: if observations, actions, rewards or values do not fit; the message names the
         path, what the network gives and what the environment wants.
     """
+    check_whole_number(n_envs, "check_boundary: n_envs", 1)
+    check_bool(combine_advantages, "check_boundary: combine_advantages")
     check_reset(env)
+    check_network(networks, "networks")
+    with refused("check_boundary", "environment and network that fit", networks, ValueError):
+        _check_shapes(env, networks, n_envs, combine_advantages)
+
+
+def _check_shapes(
+    env: Any, networks: StatefulModule, n_envs: int, combine_advantages: bool
+) -> None:
     batch = EnvBatch(env, n_envs)
     states = jax.eval_shape(batch.reset, jax.eval_shape(lambda: jax.random.key(0)))
     output = _checked_output(networks, states.obs, n_envs)
@@ -60,11 +71,6 @@ def check_boundary(
 def _checked_output(networks: StatefulModule, obs: PyTree, n_envs: int) -> PPONetworkOutput:
     """Shapes of the network's output, or an error about the network or what it is given."""
     name = type(networks).__name__
-    if not isinstance(networks, StatefulModule):
-        raise TypeError(
-            f"expected a network that is a StatefulModule, got {type(networks).__name__}; wrap an "
-            "nnx layer in a StatefulModule subclass, a pure function in Apply"
-        )
     graphdef, variables = nnx.split(networks)
 
     def call(obs: PyTree) -> Any:
@@ -82,8 +88,8 @@ def _checked_output(networks: StatefulModule, obs: PyTree, n_envs: int) -> PPONe
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(
             f"{name} failed on the environment's observation: {error}. The environment gives "
-            f"{_describe(obs)} for {n_envs} environments; the network must take that and return "
-            "a StatefulModuleOutput whose output is a PPONetworkOutput"
+            f"{_describe(obs)} for {n_envs} environments; expected a network that takes that and "
+            "returns a StatefulModuleOutput whose output is a PPONetworkOutput"
         ) from error
     if not isinstance(out.output, PPONetworkOutput):
         raise TypeError(
@@ -141,8 +147,9 @@ def _stepped(env: Any, states: Any, actions: PyTree) -> Any:
     if problem is not None:
         raise ValueError(
             f"{name}.step failed with the network's actions, {_describe(given)}: "
-            f"{type(problem).__name__}: {problem}. If these are not the actions that it wants, "
-            "change the width of the layer before the sampler, or the names of the action port"
+            f"{type(problem).__name__}: {problem}. Expected one that takes them; if these are not "
+            "the actions that it wants, change the width of the layer before the sampler, or the "
+            "names of the action port"
         ) from problem
     return watched_step(env, states, given)
 
@@ -159,6 +166,7 @@ def _check_rows(tree: PyTree, what: str, n_envs: int) -> None:
                 f"{what}{jax.tree_util.keystr(path)}: expected one number per environment, "
                 f"shape ({n_envs},), got {leaf.shape}"
             )
+    check_arrays(tree, what)
 
 
 def _describe(tree: PyTree) -> str:

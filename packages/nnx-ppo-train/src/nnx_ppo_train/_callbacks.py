@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._validate import check_number
+from ._validate import check_instance, check_number, shown
 
 EVALUATION_RETURN = "eval/episode_reward/mean"
 
@@ -21,6 +21,9 @@ class Stop:
     """
 
     reason: str = "a callback asked for it"
+
+    def __post_init__(self) -> None:
+        check_instance(self.reason, "Stop.reason", str, "'the loss is NaN'")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +67,7 @@ def stop_at_return(target: float, metric: str = EVALUATION_RETURN) -> Callback:
       True
     """
     check_number(target, "stop_at_return: target")
+    check_instance(metric, "stop_at_return: metric", str, repr(EVALUATION_RETURN))
 
     def callback(metrics: Mapping[str, Any], steps: int) -> Action:
         del steps
@@ -130,7 +134,7 @@ def check_callbacks(callbacks: Any) -> None:
     if not isinstance(callbacks, list | tuple) or not all(map(callable, callbacks)):
         raise TypeError(
             "callbacks: expected a list of functions (metrics, steps) -> Stop, ScaleLearningRate "
-            f"or None, got {callbacks!r}"
+            f"or None, got {shown(callbacks)}"
         )
 
 
@@ -139,5 +143,5 @@ def check_action(action: Any, callback: Callback) -> None:
     if action is not None and not isinstance(action, Stop | ScaleLearningRate):
         raise TypeError(
             f"callback {_name(callback)}: expected Stop(...), ScaleLearningRate(...) or None, got "
-            f"{action!r}"
+            f"{shown(action)}"
         )

@@ -15,6 +15,7 @@ from ._hyperparameters import Hyperparameters
 from ._optimizer import Optimizer, decays, parameter_name
 from ._pairing import leaf_names
 from ._ppo_config import PPOConfig
+from ._validate import refused, shown
 
 
 def check_training(
@@ -49,8 +50,8 @@ def _check_groups(env: Any, config: TrainConfig) -> None:
     shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
     if shape != () or not jnp.issubdtype(dtype, jnp.integer):
         raise ValueError(
-            f"EvalConfig.group_by: expected one int for an environment in info[{name!r}], the index "
-            f"of its group, got shape {shape} and dtype {dtype}; store it as jnp.int32(index)"
+            f"EvalConfig.group_by: expected one int for an environment in info[{name!r}], the "
+            f"index of its group, got shape {shape} and dtype {dtype}; store it as jnp.int32(index)"
         )
 
 
@@ -92,12 +93,13 @@ def _check_schedule(config: PPOConfig, name: str) -> None:
         return
     iterations = -(-config.total_steps // config.steps_per_iteration)
     for count in (0, iterations * config.updates_per_iteration - 1):
-        value: Any = schedule(jnp.int32(count))
+        with refused(f"PPOConfig.{name}", "a schedule of a count", schedule, ValueError):
+            value: Any = schedule(jnp.int32(count))
         scalar = isinstance(value, int | float) or getattr(value, "shape", None) == ()
         if not scalar or not 0 <= float(value) < math.inf:
             raise ValueError(
                 f"PPOConfig.{name}: expected a schedule that gives a finite number of at least 0 "
-                f"for every update, got {value!r} for update {count}; try it by itself"
+                f"for every update, got {shown(value)} for update {count}; try it by itself"
             )
 
 
@@ -166,9 +168,11 @@ def check_video(config: TrainConfig, video_fn: Any, eval_env: Any) -> None:
     if not config.video.enabled:
         return
     if video_fn is None:
-        raise ValueError("VideoConfig.enabled is set, but there is no video_fn to receive videos")
+        raise ValueError(
+            "VideoConfig.enabled is set, but expected a video_fn to receive videos, got none"
+        )
     if not callable(getattr(eval_env, "render", None)):
         raise ValueError(
             f"VideoConfig.enabled is set, but {type(eval_env).__name__} has no render method; "
-            "give it render(trajectory, **render_kwargs) or disable videos"
+            "expected render(trajectory, **render_kwargs); add it, or disable videos"
         )

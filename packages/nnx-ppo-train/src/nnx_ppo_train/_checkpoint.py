@@ -23,9 +23,11 @@ from ._checkpoint_saver import score_of
 from ._checkpoint_writing import Snapshot, from_json, write_checkpoint
 from ._config import TrainConfig
 from ._config_json import config_from_json
+from ._env_check import check_reset
 from ._loop_state import LoopState, StateFactory, as_training_state
 from ._optimizer import Optimizer
 from ._types import TrainingState
+from ._validate import as_path, check_bool, check_instance, check_network
 
 _LOG = logging.getLogger("nnx_ppo_train")
 
@@ -54,7 +56,10 @@ def save_checkpoint(
       TypeError: if the state of a callback is nothing that JSON can hold.
       OSError: if it cannot be written, as on a full disk.
     """
-    path = Path(path).absolute()
+    path = as_path(path, "save_checkpoint")
+    check_instance(state, "save_checkpoint: state", TrainingState, "result.training_state")
+    check_instance(config, "save_checkpoint: config", TrainConfig, "TrainConfig()", optional=True)
+    check_bool(include_env_state, "save_checkpoint: include_env_state")
     if path.exists():
         raise ValueError(f"{path}: expected a path that does not exist yet, there is a file there")
     write_checkpoint(path, Snapshot.of(state, config, include_env_state))
@@ -94,10 +99,14 @@ def load_checkpoint(
         one with functions in it; if its arrays are not those that network, environment and config
         ask for (the message names every one that differs).
     """
-    path = Path(path).absolute()
+    path = as_path(path, "load_checkpoint")
+    check_network(networks, "load_checkpoint")
+    check_bool(allow_partial, "load_checkpoint: allow_partial")
     wait_for_saves(path)
     record = read_record(path)
     config = _config_of(path, record) if config is None else config
+    check_instance(config, "load_checkpoint: config", TrainConfig, "TrainConfig()")
+    check_reset(env)
     graphdef, _ = nnx.split(networks)
     states = StateFactory(env, graphdef, Optimizer(config.ppo, optimizer), config)
     shapes = states.shapes(networks)
@@ -139,7 +148,9 @@ def load_network(
       ValueError: if it is no checkpoint, or a damaged one, or of another network; the message names
         every array that differs.
     """
-    path = Path(path).absolute()
+    path = as_path(path, "load_network")
+    check_network(networks, "load_network")
+    check_bool(allow_partial, "load_network: allow_partial")
     wait_for_saves(path)
     record = read_record(path)
     graphdef, params, variables = nnx.split(networks, nnx.Param, ...)
@@ -167,7 +178,7 @@ def load_config(path: str | os.PathLike[str]) -> TrainConfig:
       ValueError: if it is no checkpoint, or a damaged one; if it holds no config, or one with a
         function in it, such as a schedule: of those only names are saved.
     """
-    path = Path(path).absolute()
+    path = as_path(path, "load_config")
     wait_for_saves(path)
     return _config_of(path, read_record(path))
 
@@ -192,6 +203,7 @@ def best_checkpoint(directory: str | os.PathLike[str], metric: str = EVALUATION_
       FileNotFoundError: if there is no checkpoint.
       ValueError: if none has a finite value of the metric.
     """
+    check_instance(metric, "best_checkpoint: metric", str, repr(EVALUATION_RETURN))
     paths = {step_of(path): path for path in _checkpoints(directory)}
     best = best_of({step: score_of(path, metric) for step, path in paths.items()})
     if best is None:
@@ -206,10 +218,11 @@ def best_checkpoint(directory: str | os.PathLike[str], metric: str = EVALUATION_
 
 def _checkpoints(directory: str | os.PathLike[str]) -> list[Path]:
     """The checkpoints in a directory, at least one."""
-    wait_for_saves(Path(directory).absolute())
-    found = checkpoints_in(Path(directory))
+    directory = as_path(directory, "directory")
+    wait_for_saves(directory)
+    found = checkpoints_in(directory)
     if not found:
-        problem = "no checkpoint in it" if Path(directory).is_dir() else "no such directory"
+        problem = "no checkpoint in it" if directory.is_dir() else "no such directory"
         raise FileNotFoundError(f"{directory}: expected a directory of checkpoints; {problem}")
     return found
 

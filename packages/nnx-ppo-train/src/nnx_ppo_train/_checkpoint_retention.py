@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from ._validate import check_whole_number
+from ._validate import check_whole_number, shown
 
 EVALUATION_RETURN = "eval/episode_reward/mean"
 
@@ -29,7 +29,7 @@ class Retention:
         if not (self.best_by is None or isinstance(self.best_by, str)):
             raise TypeError(
                 "make_checkpoint_fn: keep_best: expected True, None or the name of a metric, such "
-                f"as {EVALUATION_RETURN!r}, got {self.best_by!r}"
+                f"as {EVALUATION_RETURN!r}, got {shown(self.best_by)}"
             )
         if self.every_steps is not None:
             check_whole_number(self.every_steps, "make_checkpoint_fn: keep_every_steps", at_least=1)

@@ -24,6 +24,7 @@ from ._checkpoint_writing import (
 from ._config import TrainConfig
 from ._migrations import stand_ins
 from ._types import TrainingState
+from ._validate import as_path, check_bool, check_instance, check_whole_number
 
 _LOG = logging.getLogger("nnx_ppo_train")
 _NONFINITE = "nonfinite_"
@@ -79,9 +80,14 @@ def make_checkpoint_fn(
       >>> load_checkpoint(latest_checkpoint("saved"), net, env).steps_taken
       64
     """
-    best_by = EVALUATION_RETURN if keep_best is True else (keep_best or None)
-    retention = Retention(keep, best_by, keep_every_steps)
-    return CheckpointSaver(Path(directory).absolute(), config, retention, include_env_state)
+    path = as_path(directory, "make_checkpoint_fn: directory")
+    check_instance(
+        config, "make_checkpoint_fn: config", TrainConfig, "TrainConfig()", optional=True
+    )
+    check_bool(include_env_state, "make_checkpoint_fn: include_env_state")
+    best_by = EVALUATION_RETURN if keep_best is True else keep_best
+    retention = Retention(keep, None if best_by is False else best_by, keep_every_steps)
+    return CheckpointSaver(path, config, retention, include_env_state)
 
 
 class CheckpointSaver:
@@ -124,6 +130,8 @@ class CheckpointSaver:
           TypeError: if the state of a callback is nothing that JSON can hold.
           OSError: if the save before failed.
         """
+        check_instance(state, "checkpoint_fn: state", TrainingState, "result.training_state")
+        check_whole_number(step, "checkpoint_fn: step", 0)
         self.wait()
         wait_for_saves(self._directory)  # of other savers
         later = [path.name for path in checkpoints_in(self._directory) if step_of(path) > step]

@@ -26,6 +26,7 @@ from ._config_json import config_to_json
 from ._loop_state import as_loop_state
 from ._migrations import CHECKPOINT_VERSION
 from ._types import TrainingState
+from ._validate import refused
 
 _UNFINISHED = ".unfinished-"
 _OWNER = re.compile(r"-(?P<host>[^-]*)-(?P<pid>\d+)-\d+$|-(?P<old_pid>\d+)$")
@@ -63,19 +64,23 @@ class Snapshot:
         Raises:
           TypeError: if the state of a callback is nothing that JSON can hold.
         """
-        leaves = named_leaves(as_loop_state(state))
-        if not include_env_state:
-            leaves = {name: leaf for name, leaf in leaves.items() if not of_episodes(name)}
+        with refused("TrainingState", "a state whose leaves are arrays", state, TypeError):
+            leaves = named_leaves(as_loop_state(state))
+            if not include_env_state:
+                leaves = {name: leaf for name, leaf in leaves.items() if not of_episodes(name)}
+            described = {name: describe(leaf) for name, leaf in leaves.items()}
+            arrays = on_host(leaves)
+            metrics = {name: float(value) for name, value in state.metrics.items()}
         return cls(
             steps_taken=state.steps_taken,
-            leaves={name: describe(leaf) for name, leaf in leaves.items()},
-            arrays=on_host(leaves),
+            leaves=described,
+            arrays=arrays,
             config=config_to_json(config),
             callbacks=[
                 to_json(callback, f"state_dict() of callback {index}")
                 for index, callback in enumerate(state.callbacks)
             ],
-            metrics={name: float(value) for name, value in state.metrics.items()},
+            metrics=metrics,
         )
 
     def record(self) -> dict[str, Any]:

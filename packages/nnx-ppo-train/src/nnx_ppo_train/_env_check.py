@@ -82,10 +82,10 @@ def check_reset(env: Any) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
             f"{name}.reset: expected a state with obs, reward, done, info and metrics, got "
             f"{type(state).__name__} without {', '.join(missing)}"
         )
-    if getattr(state.done, "shape", ()) != ():
+    if getattr(state.done, "shape", None) != ():
         raise TypeError(
-            f"{name}: expected a single environment, whose done is a scalar, got one with done of "
-            f"shape {state.done.shape}: it is vectorized already; pass the environment inside the "
+            f"{name}: expected a single environment, whose done is a scalar, got one with done "
+            f"{_shapes(state.done)}: it is vectorized already; pass the environment inside the "
             "vectorizing wrapper, n_envs copies are made here"
         )
     entries = map(str, state.info) if isinstance(state.info, Mapping) else ()

@@ -11,9 +11,14 @@ from jaxtyping import Array, Key
 from nnx_stateful import PyTree, StatefulModule, initial_state, rebuild, rekey_noise
 
 from ._actions import for_environment
+from ._boundary import check_boundary
 from ._env_batch import EnvBatch, ended
-from ._evaluation import check_key, deterministic
+from ._evaluation import deterministic
 from ._programs import run_kept
+from ._validate import check_key, check_network, check_whole_number, explained
+
+LARGEST_LENGTH = 2**31 - 1
+"""Steps that an int32 can count."""
 
 
 def record_episode(
@@ -30,10 +35,17 @@ def record_episode(
     Returns:
       The states of a single environment as NumPy trees: the initial one, then one per step, up to
       and with the end of the episode.
+
+    Raises:
+      TypeError, ValueError: if an argument is of the wrong kind or out of range, or network and
+        environment do not fit together.
     """
+    check_network(networks, "record_episode")
     check_key(key, "record_episode")
+    check_whole_number(max_length, "record_episode: max_length", 1, LARGEST_LENGTH)
     variables = nnx.split(deterministic(networks), nnx.RngState, ...)
-    start, states = run_kept(env, _make_run, (max_length,), *variables, key)
+    with explained(lambda: check_boundary(env, networks, 1, combine_advantages=True)):
+        start, states = run_kept(env, _make_run, (max_length,), *variables, key)
     over = np.asarray(ended(states)[0])[:, 0]
     length = int(np.argmax(over)) + 1 if over.any() else max_length
     batch = EnvBatch(env, 1)

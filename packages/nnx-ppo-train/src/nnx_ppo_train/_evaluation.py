@@ -22,12 +22,14 @@ from nnx_stateful import (
 
 from ._actions import for_environment
 from ._any_row import any_row
+from ._boundary import check_boundary
 from ._config import EvalConfig
 from ._env_batch import EnvBatch, ended
 from ._finiteness import StepCheck
 from ._logging_level import LoggingLevel
 from ._metrics import distribution, flatten_metrics
 from ._programs import run_kept
+from ._validate import check_arrays, check_bool, check_key, check_network, explained
 
 
 def deterministic(networks: StatefulModule) -> StatefulModule:
@@ -37,6 +39,7 @@ def deterministic(networks: StatefulModule) -> StatefulModule:
     ``nnx.view`` would not do: it passes over modules that have ``deterministic`` but lack
     ``set_view``, such as samplers of one's own.
     """
+    check_network(networks, "deterministic")
     copy = nnx.merge(*nnx.split(networks))
     copy.eval()
     return copy
@@ -124,31 +127,25 @@ def eval_rollout(
       under ``eval/GROUP/``.
 
     Raises:
-      TypeError: if the key is none.
+      TypeError, ValueError: if an argument is of the wrong kind or out of range (these are named as
+        in EvalConfig), or network and environment do not fit together.
       KeyError: if ``group_by`` is no entry of ``info``.
     """
+    check_network(networks, "eval_rollout")
     check_key(key, "eval_rollout")
-    options = _Options(
-        n_envs,
-        max_episode_length,
-        logging_percentiles,
-        logging_level,
-        group_by,
-        tuple(group_names),
-        not stochastic,
+    check_bool(stochastic, "eval_rollout: stochastic")
+    config = EvalConfig(
+        n_envs=n_envs,
+        max_episode_length=max_episode_length,
+        logging_percentiles=logging_percentiles,
+        logging_level=logging_level,
+        group_by=group_by,
+        group_names=group_names,
+        deterministic=not stochastic,
     )
     acting = networks if stochastic else deterministic(networks)
-    return run_kept(env, _make_evaluation, (options,), *nnx.split(acting), key)
-
-
-def check_key(key: Any, where: str) -> None:
-    """Raises TypeError unless it is one random key."""
-    dtype = getattr(key, "dtype", None)
-    typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
-    if not (typed and key.shape == ()) and not (dtype == jnp.uint32 and key.ndim == 1):
-        raise TypeError(
-            f"{where}: key: expected a random key, such as jax.random.key(0), got {key!r}"
-        )
+    with explained(lambda: check_boundary(env, networks, n_envs, combine_advantages=True)):
+        return run_kept(env, _make_evaluation, (_options_of(config),), *nnx.split(acting), key)
 
 
 def _make_evaluation(env: Any, options: _Options) -> Callable[..., dict[str, Array]]:
@@ -290,6 +287,7 @@ def _add(total: PyTree, increment: PyTree, mask: Bool[Array, " B"]) -> PyTree:
 def _wanted(env_metrics: PyTree, network_metrics: PyTree, level: LoggingLevel) -> dict[str, PyTree]:
     wanted = {}
     if LoggingLevel.ENV_METRICS in level:
+        check_arrays(env_metrics, "metrics of the environment")
         wanted["env"] = env_metrics
     if LoggingLevel.NETWORK_METRICS in level:
         wanted["net"] = network_metrics
@@ -335,7 +333,11 @@ def make_evaluate(env: Any, graphdef: Any, config: EvalConfig) -> Any:
 
     ``graphdef`` is that of the network as it acts: of a deterministic copy, or of itself.
     """
-    options = _Options(
+    return partial(_make_evaluation(env, _options_of(config)), graphdef)
+
+
+def _options_of(config: EvalConfig) -> _Options:
+    return _Options(
         config.n_envs,
         config.max_episode_length,
         config.logging_percentiles,
@@ -344,4 +346,3 @@ def make_evaluate(env: Any, graphdef: Any, config: EvalConfig) -> Any:
         config.group_names,
         config.deterministic,
     )
-    return partial(_make_evaluation(env, options), graphdef)

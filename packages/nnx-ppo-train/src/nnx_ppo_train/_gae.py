@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from ._validate import check_number, check_same_shapes
+
 
 def gae(
     rewards: Float[Array, "T B"],
@@ -36,12 +38,22 @@ def gae(
     Returns:
       Advantages, in the unit of the rewards.
 
+    Raises:
+      TypeError: if something is no array, or a discount no number.
+      ValueError: if the arrays are not all of one shape (T, B), or a number lies outside [0, 1].
+
     Example:
       >>> import jax.numpy as jnp
       >>> one, zero = jnp.ones((2, 1)), jnp.zeros((2, 1))
       >>> gae(one, zero, zero, zero.astype(bool), discount=0.5, lambda_=1.0)[:, 0].tolist()
       [1.5, 1.0]
     """
+    given = {"rewards": rewards, "values": values, "bootstrap_values": bootstrap_values}
+    given |= {"done": done} if ignored is None else {"done": done, "ignored": ignored}
+    check_same_shapes(given, "gae", "(T, B)")
+    for name, number in (("discount", discount), ("lambda_", lambda_)):
+        if not isinstance(number, jax.Array) or number.shape:  # the training's own are scalars
+            check_number(number, f"gae: {name}", at_least=0.0, at_most=1.0)
     following = jnp.concatenate([values[1:], bootstrap_values[-1:]])
     following = jnp.where(done, bootstrap_values, following)
     delta = rewards + discount * following - values

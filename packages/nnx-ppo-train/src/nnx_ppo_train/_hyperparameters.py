@@ -62,7 +62,7 @@ class Hyperparameters:
                 values[name] = None
         if isinstance(config.discounting_factor, Mapping):
             values["discounting_factor"] = dict(config.discounting_factor)
-        return cls(**values)
+        return cls(**jax.tree.map(float, values))  # an int may be beyond int32
 
     def as_arrays(self) -> "Hyperparameters":
         """The same as scalar arrays, which a compiled function takes without tracing again."""

@@ -5,7 +5,6 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from ._background import wait_for_saves
 from ._checkpoint_files import read_arrays, read_record
 from ._checkpoint_leaves import is_key, named_leaves, of_network, restored
 from ._checkpoint_matching import match_leaves, told
+from ._validate import as_path, check_bool, check_network, shown
 
 _LOG = logging.getLogger("nnx_ppo_train")
 Patterns = str | Sequence[str]
@@ -47,7 +47,9 @@ def init_from(
       ValueError: if it is no checkpoint, or a damaged one; if a pattern matches no path; if arrays
         that match do not fit (the message names all of them).
     """
-    path = Path(path).absolute()
+    path = as_path(path, "init_from")
+    check_network(networks, "init_from")
+    check_bool(allow_partial, "init_from: allow_partial")
     wait_for_saves(path)
     record = read_record(path)
     saved = {_in_network(name): name for name in record["leaves"] if of_network(name)}
@@ -106,6 +108,7 @@ def freeze(networks: StatefulModule, patterns: Patterns) -> StatefulModule:
       >>> len(nnx.to_flat_state(nnx.state(net, FixedParameter)))
       2
     """
+    check_network(networks, "freeze")
     networks = nnx.clone(networks)
     params = {
         "/".join(map(str, path)): variable
@@ -147,6 +150,7 @@ def parameter_paths(networks: StatefulModule) -> list[str]:
       >>> parameter_paths(Dense(2, 3, nnx.Rngs(0)))
       ['linear/bias', 'linear/kernel']
     """
+    check_network(networks, "parameter_paths")
     return ["/".join(map(str, path)) for path, _ in _variables(networks)]
 
 
@@ -184,12 +188,16 @@ def _matching(paths: Iterable[str], patterns: Patterns, where: str) -> set[str]:
       ValueError: if one matches nothing.
     """
     paths = list(paths)
-    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    if not isinstance(patterns, list | tuple | set | frozenset):
+        raise TypeError(
+            f"{where}: expected patterns such as 'child_modules/2', got {shown(patterns)}"
+        )
     chosen: set[str] = set()
     for pattern in patterns:
         if not isinstance(pattern, str):
             raise TypeError(
-                f"{where}: expected patterns such as 'child_modules/2', got {pattern!r}"
+                f"{where}: expected patterns such as 'child_modules/2', got {shown(pattern)}"
             )
         found = [
             path
@@ -198,8 +206,8 @@ def _matching(paths: Iterable[str], patterns: Patterns, where: str) -> set[str]:
         ]
         if not found:
             raise ValueError(
-                f"{where}: expected a pattern that matches a path of the network, got {pattern!r}; "
-                f"the paths are {', '.join(paths)}"
+                f"{where}: expected a pattern that matches a path of the network, got "
+                f"{shown(pattern)}; the paths are {', '.join(paths)}"
             )
         chosen.update(found)
     return chosen

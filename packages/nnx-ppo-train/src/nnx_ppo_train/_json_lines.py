@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ._validate import check_whole_number
+from ._validate import as_path, check_instance, check_whole_number, refused
 
 _MOST_PENDING = 2**24  # bytes that wait for a full disk; lines beyond are dropped
 
@@ -42,7 +42,7 @@ class JSONLinesLogger:
     """
 
     def __init__(self, path: str | os.PathLike[str], start_step: int | None = None):
-        self.path = Path(path)
+        self.path = as_path(path, "JSONLinesLogger")
         if start_step is not None:
             check_whole_number(start_step, "JSONLinesLogger: start_step", at_least=0)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,13 +71,16 @@ class JSONLinesLogger:
         Raises:
           OSError: if it cannot be written now; the line is kept and written with the next one.
         """
+        check_whole_number(step, "JSONLinesLogger: step", at_least=0)
+        check_instance(metrics, "JSONLinesLogger: metrics", Mapping, "{'losses/actor': 0.5}")
         if step <= self._last_step:
             return
         self._last_step = step
         wall_time = round(time.monotonic() - self._started, 3)
         record = {"step": int(step), "wall_time": wall_time}
-        record |= {name: _plain(value) for name, value in metrics.items()}
-        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+        with refused("JSONLinesLogger: metrics", "numbers and arrays", metrics, TypeError):
+            record |= {name: _plain(value) for name, value in metrics.items()}
+            line = json.dumps(record, allow_nan=False).encode() + b"\n"
         if len(self._pending) + len(line) <= _MOST_PENDING:
             self._pending += line
         self._write_pending()

@@ -20,6 +20,7 @@ from ._keys import Purpose, key_for, new_episodes_key
 from ._optimizer import Optimizer
 from ._reward_normalizer import RewardNormalizer
 from ._types import TrainingState
+from ._validate import check_network, check_whole_number
 
 
 @jax.tree_util.register_dataclass
@@ -206,6 +207,8 @@ def as_loop_state(state: TrainingState) -> LoopState:
 
     What is None in it, for new episodes to begin, stays None.
     """
+    check_network(state.networks, "TrainingState.networks")
+    check_whole_number(state.steps_taken, "TrainingState.steps_taken", 0)
     _, params, variables = nnx.split(state.networks, nnx.Param, ...)
     rewards = None
     if state.reward_normalizer is not None:

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
-from nnx_stateful import PyTree, StatefulModule
+from nnx_stateful import PyTree, StatefulModule, check_same_state, initial_state
 
 from ._estimates import Estimates, estimate, steps_left_out, with_normalized_advantages
 from ._hyperparameters import Hyperparameters
@@ -22,7 +22,15 @@ from ._objectives import (
 from ._pairing import match_rewards
 from ._ppo_config import PPOConfig
 from ._replay import replay
-from ._types import Transition
+from ._types import PPONetworkOutput, Transition
+from ._validate import (
+    check_arrays,
+    check_instance,
+    check_network,
+    check_same_shapes,
+    explained,
+    refused,
+)
 
 
 def ppo_loss(
@@ -52,9 +60,14 @@ def ppo_loss(
       regularization loss, each averaged over time and batch; and a dict of metrics, among them
       "replay/ratio_deviation" and "replay/kl", the divergence summed over actions.
     """
+    check_network(networks, "ppo_loss")
+    check_instance(config, "ppo_loss: config", PPOConfig, "PPOConfig()")
+    _check_rollout(rollout_data)
     hyper = hyper or Hyperparameters.of(config)
     rollout = jax.lax.stop_gradient(rollout_data)
-    out = replay(networks, network_state, rollout, config.bptt_length, config.burn_in)
+    with explained(lambda: _check_carry(networks, network_state, rollout)):
+        out = replay(networks, network_state, rollout, config.bptt_length, config.burn_in)
+    _check_replayed(out.output, rollout)
     values = match_rewards(out.output.value_estimates, rollout.rewards)
     old_values = match_rewards(rollout.network_output.value_estimates, rollout.rewards)
     new, old = out.output.loglikelihoods, rollout.network_output.loglikelihoods
@@ -102,6 +115,52 @@ def ppo_loss(
     if LoggingLevel.CRITIC_EXTRA in level:
         metrics |= _critic_metrics(values, estimates, left_out)
     return loss, jax.lax.stop_gradient(metrics)
+
+
+def _check_rollout(rollout: Transition) -> None:
+    """Raises unless it is a rollout whose leaves all lead with the (T, B) of ``done``."""
+    check_instance(rollout, "ppo_loss: rollout_data", Transition, "that of unroll_env")
+    ends = {"done": rollout.done, "truncated": rollout.truncated}
+    ends |= {} if rollout.nonfinite is None else {"nonfinite": rollout.nonfinite}
+    check_same_shapes(ends, "ppo_loss", "(T, B)", bool)
+    output = rollout.network_output
+    check_instance(output, "ppo_loss: network_output", PPONetworkOutput, "that of unroll_env")
+    lead = rollout.done.shape
+    rows = {"rewards": rollout.rewards, "log-likelihoods": output.loglikelihoods}
+    rows |= {"values": output.value_estimates, "bootstrap_value": rollout.bootstrap_value}
+    for name, tree in rows.items():
+        check_arrays(tree, f"ppo_loss: {name}")
+        shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)]
+        if not shapes or any(shape != lead for shape in shapes):
+            raise ValueError(
+                f"ppo_loss: {name}: expected a number per step and row, {lead}, got {shapes}; pass "
+                "a rollout of unroll_env"
+            )
+
+
+def _check_carry(networks: StatefulModule, network_state: PyTree, rollout: Transition) -> None:
+    """Raises ValueError unless the carry state is one of the network for the rollout's rows."""
+    begun = jax.eval_shape(lambda: initial_state(networks, rollout.done.shape[1]))
+    with refused("ppo_loss: network_state", "a carry state", network_state, ValueError):
+        hint = "pass the carry state before the rollout"
+        check_same_state(begun, network_state, "ppo_loss: network_state", hint)
+    with refused("ppo_loss: rollout_data", "a rollout of this network", rollout, ValueError):
+        replay(networks, network_state, rollout)
+
+
+def _check_replayed(output: Any, rollout: Transition) -> None:
+    """Raises unless the replay gives what the rollout holds: values and log-likelihoods."""
+    check_instance(output, "ppo_loss: the network's output", PPONetworkOutput, "of a PPOAdapter")
+    hint = "pass a rollout of this network"
+    for value in jax.tree.leaves(output.value_estimates):
+        if jnp.shape(value) != rollout.done.shape:
+            raise ValueError(
+                f"ppo_loss: values: expected one per step and row, {rollout.done.shape}, got "
+                f"{jnp.shape(value)}; {hint}"
+            )
+    was = rollout.network_output.loglikelihoods
+    with refused("ppo_loss: loglikelihoods", "those of the rollout", output, ValueError):
+        check_same_state(was, output.loglikelihoods, "ppo_loss: loglikelihoods", hint)
 
 
 def _actor_metrics(

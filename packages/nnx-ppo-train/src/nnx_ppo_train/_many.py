@@ -30,6 +30,7 @@ from ._sweep import Member, make_members
 from ._train import all_callbacks, checkpoint_task, config_with, waiting_for
 from ._types import TrainingState
 from ._update import Iteration, compile_whole
+from ._validate import check_function, shown
 
 MemberCheckpointFn = Callable[[TrainingState, int, Member], None]
 
@@ -133,20 +134,17 @@ def train_ppo_many(
         )
     check_callbacks(callbacks)
     members = make_members(config, seeds, sweep)
-    for name, factory in (("make_env", make_env), ("make_network", make_network)):
-        if isinstance(factory, StatefulModule) or not callable(factory):
-            raise TypeError(
-                f"train_ppo_many: {name}: expected a function that makes it, got {factory!r}; "
-                f"write lambda{' env, rngs' if name == 'make_network' else ''}: ..."
-            )
+    check_function(make_env, "train_ppo_many: make_env")
+    check_function(make_network, "train_ppo_many: make_network", "env", "rngs")
     env = make_env()
     eval_env = env if eval_env is None else eval_env
     networks = make_networks(env, make_network, members)
     check_functions(log_fn=log_fn, checkpoint_fn=checkpoint_fn)
-    for member in members:
+    transformation = Optimizer(members[0].config.ppo, optimizer)
+    check_training(env, eval_env, networks[0], members[0].config, transformation)
+    for member in members[1:]:
         transformation = Optimizer(member.config.ppo, optimizer)
         check_options(env, networks[0], member.config, transformation)
-    check_training(env, eval_env, networks[0], members[0].config, transformation)
     with InterruptRequest() as interrupt:
         run = _ManyRuns(env, eval_env, networks, members, transformation, over_all)
         loop = run.loop(initial_states, log_fn, checkpoint_fn, all_callbacks(config, callbacks))
@@ -236,6 +234,13 @@ class _ManyRuns:
         pairs = list(zip(self._networks, self._members, strict=True))
         if given is None:
             return [self._states.fresh(network, member.seed) for network, member in pairs], 0
+        if not isinstance(given, list | tuple) or not all(
+            isinstance(start, TrainingState) for start in given
+        ):
+            raise TypeError(
+                "train_ppo_many: initial_states: expected a list of TrainingState, one per member, "
+                f"got {shown(given)}"
+            )
         if len(given) != len(pairs) or len({start.steps_taken for start in given}) != 1:
             raise ValueError(
                 f"train_ppo_many: initial_states: expected {len(pairs)} states (one per member) "

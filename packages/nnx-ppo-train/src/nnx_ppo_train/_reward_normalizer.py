@@ -8,6 +8,8 @@ from flax import nnx
 from jaxtyping import Array
 from nnx_stateful import Normalizer, PyTree, StatefulModule, StatefulModuleOutput
 
+from ._validate import check_arrays, check_number, shown
+
 
 class RewardDiscount(nnx.Variable):
     """The discount with which rewards are summed up."""
@@ -24,6 +26,11 @@ class RewardNormalizer(StatefulModule):
       rewards: a tree of rewards, or their shapes; lends its structure.
       discount: discount per step, a number or a tree of them in the structure of the rewards.
 
+    Raises:
+      TypeError: if the rewards are no tree of arrays, or a discount is no number.
+      ValueError: if a discount is not in [0, 1], or discounts are no tree like the rewards; on
+        call, if the input is no tree like the rewards with one number per row.
+
     Example:
       >>> import jax.numpy as jnp
       >>> normalizer = RewardNormalizer(jnp.zeros(()), 0.5)
@@ -37,14 +44,19 @@ class RewardNormalizer(StatefulModule):
     """
 
     def __init__(self, rewards: PyTree, discount: Any):
+        check_arrays(rewards, "RewardNormalizer: rewards")
         structure = jax.tree.structure(rewards)
+        check_arrays(discount, "RewardNormalizer: discount")
         if isinstance(discount, int | float):
             discount = structure.unflatten([discount] * structure.num_leaves)
         if jax.tree.structure(discount) != structure:
             raise ValueError(
                 "RewardNormalizer: discount: expected a number, or a tree of them like that of the "
-                f"rewards, {structure}; got {discount!r}"
+                f"rewards, {structure}; got {shown(discount)}"
             )
+        for number in jax.tree.leaves(discount):
+            value = number.item() if getattr(number, "shape", None) == () else number
+            check_number(value, "RewardNormalizer: discount", at_least=0.0, at_most=1.0)
         self.discount = RewardDiscount(jax.tree.map(_as_float, discount))
         self.sums = Normalizer(structure.unflatten([()] * structure.num_leaves))
 
@@ -58,6 +70,7 @@ class RewardNormalizer(StatefulModule):
         self, state: PyTree, x: PyTree, rollout_extras: PyTree = None
     ) -> StatefulModuleOutput:
         del rollout_extras
+        self._check_input(state, x)
         sums = jax.tree.map(
             lambda total, reward, discount: (discount * total + reward).astype(total.dtype),
             state,
@@ -72,6 +85,16 @@ class RewardNormalizer(StatefulModule):
     def scaled(self, rewards: PyTree) -> PyTree:
         """Rewards, leaves (...), in units of the standard deviation."""
         return jax.tree.map(lambda reward, std: reward / std, rewards, self.sums.std)
+
+    def _check_input(self, state: PyTree, x: PyTree) -> None:
+        """Raises ValueError unless the input has a number per row for each sum in the state."""
+        check_arrays(x, "RewardNormalizer: input")
+        wanted, found = (jax.tree.map(jnp.shape, tree) for tree in (state, x))
+        if wanted != found:
+            raise ValueError(
+                f"RewardNormalizer: expected rewards of shapes {shown(wanted)}, got "
+                f"{shown(found)}; give one number per row and reward"
+            )
 
     @property
     def _means(self) -> PyTree:

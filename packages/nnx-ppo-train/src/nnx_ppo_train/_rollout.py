@@ -8,15 +8,33 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Key
-from nnx_stateful import PyTree, StatefulModule, rebuild, reset_rows
+from nnx_stateful import (
+    PyTree,
+    StatefulModule,
+    check_same_state,
+    initial_state,
+    rebuild,
+    reset_rows,
+)
 
 from ._actions import for_environment
 from ._any_row import any_row
+from ._boundary import check_boundary
 from ._env_batch import EnvBatch, EnvResets, ended
 from ._finiteness import StepCheck
 from ._pairing import match_rewards
 from ._stored_once import StoredOnce
 from ._types import Transition
+from ._validate import (
+    check_instance,
+    check_key,
+    check_network,
+    check_whole_number,
+    explained,
+    one_of,
+    refused,
+    shown,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +52,11 @@ class RolloutOptions:
     truncation: Literal["bootstrap", "mask"] = "bootstrap"
     env_resets: Literal["pool", "fresh"] = "pool"
     nonfinite: Literal["skip", "raise", "ignore"] = "skip"
+
+    def __post_init__(self) -> None:
+        one_of(self, "truncation", ("bootstrap", "mask"))
+        one_of(self, "env_resets", ("pool", "fresh"))
+        one_of(self, "nonfinite", ("skip", "raise", "ignore"))
 
 
 def unroll_env(
@@ -68,6 +91,10 @@ def unroll_env(
       The carry state and environment states after the last step, and the rollout with leaves
       (T, B, ...).
 
+    Raises:
+      TypeError, ValueError: if an argument is of the wrong kind or out of range, or the states are
+        not those of the environment and the network.
+
     Example:
       >>> import jax
       >>> from flax import nnx
@@ -81,8 +108,35 @@ def unroll_env(
       >>> rollout.rewards.shape
       (5, 3)
     """
-    options = options or RolloutOptions()
-    batch = EnvBatch(env, jax.tree.leaves(env_state.done)[0].shape[0])
+    options = RolloutOptions() if options is None else options
+    check_instance(options, "unroll_env: options", RolloutOptions, "RolloutOptions()")
+    check_whole_number(unroll_length, "unroll_env: unroll_length", 1)
+    check_key(rng_key_for_env_reset, "unroll_env")
+    check_network(networks, "unroll_env")
+    n_envs = _n_envs(env_state)
+    with explained(lambda: _check_states(env, env_state, networks, network_state)):
+        return _unrolled(
+            EnvBatch(env, n_envs),
+            env_state,
+            networks,
+            network_state,
+            unroll_length,
+            rng_key_for_env_reset,
+            options,
+        )
+
+
+def _unrolled(
+    batch: EnvBatch,
+    env_state: Any,
+    networks: StatefulModule,
+    network_state: PyTree,
+    unroll_length: int,
+    key: Key[Array, ""],
+    options: RolloutOptions,
+) -> tuple[PyTree, Any, Transition]:
+    """As :func:`unroll_env`, of arguments that were checked."""
+    env = batch.env
     resets = EnvResets(batch, options.env_resets)
     graphdef, streams, rest = nnx.split(networks, nnx.RngState, ...)
 
@@ -125,7 +179,7 @@ def unroll_env(
         network_state = reset_rows(network, out.next_state, done, check.resettable(out, found))
         return (streams, network_state, env_state, pool), transition
 
-    start = (streams, network_state, env_state, resets.start(env_state, rng_key_for_env_reset))
+    start = (streams, network_state, env_state, resets.start(env_state, key))
     (streams, network_state, env_state, _), rollout = jax.lax.scan(
         step, start, jnp.arange(unroll_length) == unroll_length - 1
     )
@@ -134,6 +188,33 @@ def unroll_env(
     rollout = check.finished(rollout)
     extras = rollout.rollout_extras.joined(rollout.obs)
     return network_state, env_state, dataclasses.replace(rollout, rollout_extras=extras)
+
+
+def _check_states(
+    env: Any, env_state: Any, networks: StatefulModule, network_state: PyTree
+) -> None:
+    """Raises unless network and environment fit together and the states are of their kinds."""
+    n_envs = _n_envs(env_state)
+    check_boundary(env, networks, n_envs, combine_advantages=True)
+    with refused("unroll_env: env_state", "states of the environment", env_state, ValueError):
+        fresh = jax.eval_shape(EnvBatch(env, n_envs).reset, jax.random.key(0))
+        hint = "make states with jax.vmap(env.reset)(keys)"
+        check_same_state(fresh, env_state, "unroll_env: env_state", hint)
+    with refused("unroll_env: network_state", "a carry state", network_state, ValueError):
+        begun = jax.eval_shape(lambda: initial_state(networks, n_envs))
+        hint = "begin with initial_state(networks, B)"
+        check_same_state(begun, network_state, "unroll_env: network_state", hint)
+
+
+def _n_envs(env_state: Any) -> int:
+    """The number of environments, B."""
+    shape = getattr(getattr(env_state, "done", None), "shape", None)
+    if not isinstance(shape, tuple) or len(shape) != 1 or not shape[0]:
+        raise ValueError(
+            "unroll_env: env_state: expected states of several environments, with a `done` of "
+            f"shape (B,), got {shown(env_state)}; make them with jax.vmap(env.reset)(keys)"
+        )
+    return shape[0]
 
 
 def _value_of(

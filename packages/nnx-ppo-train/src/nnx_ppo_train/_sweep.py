@@ -9,7 +9,7 @@ import numpy as np
 
 from ._config import LARGEST_SEED, TrainConfig
 from ._hyperparameters import Hyperparameters
-from ._validate import check_whole_number
+from ._validate import check_whole_number, shown
 
 SWEEPABLE = tuple(field.name for field in dataclasses.fields(Hyperparameters))
 """Options that can be swept: the numeric ones."""
@@ -46,7 +46,7 @@ def make_members(
         are on in another.
     """
     seeds = _checked_seeds(seeds)
-    sweep = _checked_sweep(sweep or {})
+    sweep = _checked_sweep({} if sweep is None else sweep)
     members = []
     for combination in itertools.product(*sweep.values()):
         values = dict(zip(sweep, combination, strict=True))
@@ -60,7 +60,7 @@ def make_members(
 def _checked_seeds(seeds: Any) -> list[int]:
     if isinstance(seeds, int) or not isinstance(seeds, Iterable):
         raise TypeError(
-            f"train_ppo_many: seeds: expected several seeds, such as range(8), got {seeds!r}"
+            f"train_ppo_many: seeds: expected several seeds, such as range(8), got {shown(seeds)}"
         )
     seeds = _plain(seeds)
     for seed in seeds:
@@ -76,20 +76,20 @@ def _checked_sweep(sweep: Any) -> dict[str, list[Any]]:
     if not isinstance(sweep, Mapping):
         raise TypeError(
             "train_ppo_many: sweep: expected a dict such as {'learning_rate': [1e-3, 1e-4]}, got "
-            f"{sweep!r}"
+            f"{shown(sweep)}"
         )
     lists = {}
     for name, values in sweep.items():
         if name not in SWEEPABLE:
             raise ValueError(
                 "train_ppo_many: sweep: expected numeric options of PPOConfig, "
-                f"{', '.join(SWEEPABLE)}; got {name!r}; run train_ppo for each value of it"
+                f"{', '.join(SWEEPABLE)}; got {shown(name)}; run train_ppo for each value of it"
             )
         several = isinstance(values, Iterable) and not isinstance(values, str | Mapping)
         lists[name] = _plain(values) if several else []
         if not lists[name]:
             raise TypeError(
-                f"train_ppo_many: sweep[{name!r}]: expected a list of values, got {values!r}"
+                f"train_ppo_many: sweep[{name!r}]: expected a list of values, got {shown(values)}"
             )
         if any(map(callable, lists[name])):
             raise ValueError(

@@ -33,6 +33,7 @@ from ._nonfinite import NonFiniteError
 from ._optimizer import Optimizer
 from ._types import TrainingState, TrainResult, VideoData
 from ._update import Iteration
+from ._validate import shown
 
 VideoFn = Callable[[VideoData], None]
 CheckpointFn = Callable[[TrainingState, int], None]
@@ -168,7 +169,8 @@ def config_with(
     config = TrainConfig() if config is None else config
     if not isinstance(config, TrainConfig):
         raise TypeError(
-            f"config: expected a TrainConfig, such as TrainConfig(ppo=PPOConfig()), got {config!r}"
+            f"config: expected a TrainConfig, such as TrainConfig(ppo=PPOConfig()), got "
+            f"{shown(config)}"
         )
     if total_steps is not None:
         ppo = dataclasses.replace(config.ppo, total_steps=total_steps)

@@ -1,9 +1,12 @@
 """How a config checks itself: each rule once, each error with field, value, rule and remedy."""
 
 import contextlib
+import inspect
 import math
+import os
 import reprlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -168,8 +171,7 @@ def check_instance(
 ) -> None:
     """Raises unless a value is a ``kind``, or None where it is optional; names an example."""
     if not (isinstance(value, kind) or (optional and value is None)):
-        article = "an" if kind.__name__[0] in "aeiouAEIO" else "a"
-        expected = f"{article} {kind.__name__}" + (" or None" if optional else "")
+        expected = kind.__name__ + (" or None" if optional else "")
         raise TypeError(f"{where}: expected {expected}, such as {example}, got {shown(value)}")
 
 
@@ -179,22 +181,105 @@ def check_bool(value: Any, where: str) -> None:
         raise TypeError(f"{where}: expected True or False, got {shown(value)}")
 
 
+def as_path(value: Any, where: str) -> Path:
+    """Returns a path, absolute; raises unless the system could have a file of that name."""
+    try:
+        path = Path(value)
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass
+    except (OSError, TypeError, ValueError) as error:  # ValueError: also what cannot be encoded
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{where}: expected a path, got {shown(value)}: {error}") from error
+    return path.absolute()
+
+
 def check_network(networks: Any, where: str) -> None:
     """Raises TypeError unless it is a StatefulModule."""
     if not isinstance(networks, StatefulModule):
         raise TypeError(
-            f"{where}: expected a network that is a StatefulModule, got {shown(networks)}; wrap an "
-            "nnx layer in a StatefulModule subclass, a pure function in Apply"
+            f"{where}: expected a network that is a StatefulModule, got "
+            f"{type(networks).__name__}; wrap an nnx layer in a StatefulModule subclass, a pure "
+            "function in Apply"
         )
 
 
+def check_function(value: Any, where: str, *arguments: str) -> None:
+    """Raises TypeError unless it is a function that can be called with these arguments."""
+    names = ", ".join(arguments)
+    if not callable(value) or isinstance(value, StatefulModule):
+        raise TypeError(f"{where}: expected a function of ({names}), got {shown(value)}")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return  # of a built-in function, which cannot be inspected
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise TypeError(
+            f"{where}: expected a function of ({names}), got one of {signature}"
+        ) from error
+
+
 def check_arrays(tree: PyTree, where: str) -> None:
-    """Raises TypeError unless it is a tree whose leaves are numbers or arrays of them, or none."""
+    """Raises TypeError unless it is a tree whose leaves are real numbers or arrays of them."""
     with refused(where, "a tree of arrays", tree, TypeError):
         leaves = jax.tree.leaves(tree)
         kinds = [np.result_type(getattr(leaf, "dtype", leaf)) for leaf in leaves]
-        if not all(kind.kind in "biufcV" for kind in kinds):
+        if not all(kind.kind in "biufV" for kind in kinds):
             raise TypeError(f"leaves of {', '.join(map(str, kinds))}")
+
+
+def check_same_shapes(
+    arrays: Mapping[str, Any], where: str, axes: str, kind: type | None = None
+) -> None:
+    """Raises unless all are arrays of real numbers of one shape, with axes such as "(T, B)"."""
+    first, *_ = arrays
+    for name, array in arrays.items():
+        if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+            raise TypeError(f"{where}: {name}: expected an array {axes}, got {shown(array)}")
+        check_arrays(array, f"{where}: {name}")
+        if kind is not None and array.dtype != kind:
+            raise TypeError(
+                f"{where}: {name}: expected an array of {kind.__name__}, got {array.dtype}"
+            )
+        shape, wanted = tuple(array.shape), tuple(arrays[first].shape)
+        if len(shape) != axes.count(",") + 1 or 0 in shape or shape != wanted:
+            raise ValueError(
+                f"{where}: {name}: expected an array {axes} of the shape of {first}, {wanted}, got "
+                f"{shape}; give arrays of one shape"
+            )
+
+
+def check_key(key: Any, where: str) -> None:
+    """Raises TypeError unless it is one random key."""
+    dtype = key.dtype if isinstance(key, jax.Array | np.ndarray) else None
+    typed = dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    old = dtype == np.uint32 and getattr(key, "shape", None) == (2,)
+    if not (typed and key.shape == ()) and not old:
+        raise TypeError(
+            f"{where}: key: expected a random key, such as jax.random.key(0), got {shown(key)}"
+        )
+
+
+def tells(error: BaseException) -> bool:
+    """Returns whether a message says what would have been right, as this project's do."""
+    return any(part in str(error) for part in ("xpected", "must ", " wants ", "do not match"))
+
+
+@contextlib.contextmanager
+def explained(check: Callable[[], Any]) -> Iterator[None]:
+    """Context in which an error makes ``check`` look for what is at fault.
+
+    A call that works pays nothing, where checks would evaluate an environment's shapes again:
+    seconds, with a physics engine. An error that says itself what was expected stays as it is.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not tells(error):
+            check()
+        raise
 
 
 @contextlib.contextmanager
@@ -203,6 +288,8 @@ def refused(where: str, expected: str, value: Any, kind: type[Exception]) -> Ite
     try:
         yield
     except Exception as error:
+        if isinstance(error, RuntimeError | TypeError | ValueError) and tells(error):
+            raise
         raise kind(
             f"{where}: expected {expected}, got {shown(value)}, with which it failed: "
             f"{type(error).__name__}: {str(error)[:_MOST_SHOWN]}"
@@ -211,9 +298,7 @@ def refused(where: str, expected: str, value: Any, kind: type[Exception]) -> Ite
 
 def boolean(config: Any, name: str) -> None:
     """Raises unless the field is True or False."""
-    value = getattr(config, name)
-    if not isinstance(value, bool):
-        raise TypeError(f"{_where(config, name)}: expected True or False, got {shown(value)}")
+    check_bool(getattr(config, name), _where(config, name))
 
 
 def percentiles(config: Any, name: str) -> None:
@@ -228,8 +313,8 @@ def percentiles(config: Any, name: str) -> None:
         )
     if not all(0 <= entry <= 100 for entry in value):
         raise ValueError(
-            f"{_where(config, name)}: expected numbers from 0 to 100, got {shown(value)}; the nearest "
-            f"legal value is {tuple(min(max(0, entry), 100) for entry in value)}"
+            f"{_where(config, name)}: expected numbers from 0 to 100, got {shown(value)}; the "
+            f"nearest legal value is {tuple(min(max(0, entry), 100) for entry in value)}"
         )
 
 

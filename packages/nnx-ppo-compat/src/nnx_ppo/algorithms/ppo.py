@@ -53,12 +53,12 @@ def ppo_loss(
       The scalar loss and a dict of metrics.
     """
     config = PPOConfig(
-        clip_range=float(clip_range),
+        clip_range=_number(clip_range),
         normalize_advantages=normalize_advantages,
         combine_advantages=combine_advantages,
-        discounting_factor=float(discounting_factor),
-        gae_lambda=float(gae_lambda),
-        critic_loss_weight=float(critic_loss_weight),
+        discounting_factor=_number(discounting_factor),
+        gae_lambda=_number(gae_lambda),
+        critic_loss_weight=_number(critic_loss_weight),
         logging_level=logging_level,
     )
     return nnx_ppo_train.ppo_loss(networks, network_state, rollout_data, config)
@@ -87,11 +87,16 @@ def gae(
       lambda_: lambda, in [0, 1].
       gamma: discount per step, in [0, 1].
 
+    Raises:
+      TypeError, ValueError: if something is no array of the shape above, or a discount is not in
+        [0, 1].
+
     Example:
       >>> one, no = jnp.ones((2, 1)), jnp.zeros((2, 1), bool)
       >>> gae(one, 0 * one, jnp.array([4.0]), no, no, lambda_=1.0, gamma=0.5)[:, 0].tolist()
       [2.5, 3.0]
     """
+    _check_arrays(rewards, values_excl_last, last_value, done, truncation)
     done = done.astype(bool)
     following = jnp.where(done[-1], 0.0, last_value)
     bootstrap = jnp.zeros_like(values_excl_last).at[-1].set(following)
@@ -104,3 +109,24 @@ def gae(
         lambda_=lambda_,
         ignored=truncation.astype(bool),
     )
+
+
+def _number(value: Any) -> Any:
+    """A Python number for a scalar of NumPy or JAX; anything else as it is, for the config."""
+    return value.item() if getattr(value, "shape", None) == () else value
+
+
+def _check_arrays(rewards: Any, values: Any, last_value: Any, done: Any, truncation: Any) -> None:
+    """Raises unless the first has shape (T, B), and so have the others, or (B,) the last value."""
+    given = {"rewards": rewards, "values_excl_last": values, "done": done, "truncation": truncation}
+    wanted = getattr(rewards, "shape", None)
+    for name, array in {**given, "last_value": last_value}.items():
+        shape = getattr(array, "shape", None)
+        if not isinstance(shape, tuple) or not isinstance(wanted, tuple):
+            raise TypeError(f"gae: {name}: expected an array, got {type(array).__name__}")
+        expected = wanted[1:] if name == "last_value" else wanted
+        if len(wanted) != 2 or 0 in wanted or shape != expected:
+            raise ValueError(
+                f"gae: {name}: expected an array {'(B,)' if name == 'last_value' else '(T, B)'} "
+                f"beside rewards of shape {wanted}, got {shape}"
+            )

@@ -119,7 +119,7 @@ class CartPole:
     ):
         if not isinstance(observe_velocities, bool):
             raise TypeError(
-                f"CartPole: observe_velocities must be a bool, got {observe_velocities!r}"
+                f"CartPole: observe_velocities: expected a bool, got {observe_velocities!r}"
             )
         self.observe_velocities = observe_velocities
         self.episode_length = positive_int(episode_length, "CartPole: episode_length")

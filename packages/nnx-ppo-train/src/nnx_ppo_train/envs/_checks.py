@@ -6,7 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from .._validate import shown
 
 
 def positive_int(value: Any, where: str, *, least: int = 1) -> int:
@@ -30,9 +33,9 @@ def positive_int(value: Any, where: str, *, least: int = 1) -> int:
     except TypeError:
         number = None
     if number is None or isinstance(value, bool):
-        raise TypeError(f"{where} must be an integer, got {value!r}")
+        raise TypeError(f"{where}: expected an integer, got {shown(value)}")
     if number < least:
-        raise ValueError(f"{where} must be at least {least}, got {number}")
+        raise ValueError(f"{where}: expected at least {least}, got {shown(number)}")
     return number
 
 
@@ -49,13 +52,15 @@ def finite_float(value: Any, where: str, *, least: float = -math.inf) -> float:
     """
     try:
         number = float(value)
+    except OverflowError:
+        number = math.inf
     except (TypeError, ValueError):
         number = None
-    if number is None or isinstance(value, (bool, str)):
-        raise TypeError(f"{where} must be a number, got {value!r}")
+    if number is None or isinstance(value, (bool, np.bool_, str, bytes)):
+        raise TypeError(f"{where}: expected a number, got {shown(value)}")
     if not math.isfinite(number) or number < least:
-        rule = "finite" if least == -math.inf else f"finite and at least {least:g}"
-        raise ValueError(f"{where} must be {rule}, got {number}")
+        rule = "that is finite" + ("" if least == -math.inf else f" and at least {least:g}")
+        raise ValueError(f"{where}: expected a number {rule}, got {shown(value)}")
     return number
 
 

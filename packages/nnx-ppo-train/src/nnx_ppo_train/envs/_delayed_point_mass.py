@@ -75,7 +75,7 @@ class DelayedPointMass:
     ):
         if not isinstance(dict_observation, bool):
             raise TypeError(
-                f"DelayedPointMass: dict_observation must be a bool, got {dict_observation!r}"
+                f"DelayedPointMass: dict_observation: expected a bool, got {dict_observation!r}"
             )
         self.delay = positive_int(delay, "DelayedPointMass: delay", least=0)
         self.episode_length = positive_int(episode_length, "DelayedPointMass: episode_length")

@@ -49,7 +49,7 @@ class MaskedChoice(Rounds):
         self.n_allowed = positive_int(n_allowed, "MaskedChoice: n_allowed")
         if self.n_allowed > self.n_choices:
             raise ValueError(
-                f"MaskedChoice: n_allowed must be at most n_choices = {self.n_choices}, got "
+                f"MaskedChoice: n_allowed: expected at most n_choices = {self.n_choices}, got "
                 f"{self.n_allowed}"
             )
 

@@ -40,7 +40,7 @@ class MultiChoice(Rounds):
     def __init__(self, *, sizes: Sequence[int] = (2, 3, 4), n_rounds: int = 10):
         super().__init__(n_rounds)
         if not isinstance(sizes, Sequence) or isinstance(sizes, str):
-            raise TypeError(f"MultiChoice: sizes must be a sequence of integers, got {sizes!r}")
+            raise TypeError(f"MultiChoice: sizes: expected a sequence of integers, got {sizes!r}")
         if not sizes:
             raise ValueError("MultiChoice: sizes must have at least one entry, got none")
         self.sizes = tuple(

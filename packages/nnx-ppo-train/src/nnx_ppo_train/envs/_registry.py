@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from .._validate import check_instance, shown
 from ._body_chain import BodyChain
 from ._cartpole import CartPole
 from ._constant_reward import ConstantReward
@@ -87,16 +88,19 @@ def make_env(name: str, **options: Any) -> Env:
         >>> make_env("recall", delay=3).delay
         3
     """
+    check_instance(name, "make_env: name", str, "'cartpole'")
     if name not in ENVS:
-        near = difflib.get_close_matches(str(name), ENVS, n=3)
+        near = difflib.get_close_matches(name, ENVS, n=3)
         hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise ValueError(
-            f"make_env: no environment is called {name!r}.{hint} Built in are {', '.join(ENVS)}."
+            f"make_env: no environment is called {shown(name)}.{hint} Expected one of "
+            f"{', '.join(ENVS)}."
         )
     factory = ENVS[name].factory
     legal = inspect.signature(factory).parameters
     if unknown := sorted(set(options) - set(legal)):
         raise TypeError(
-            f"make_env: {name!r} has no option {', '.join(unknown)}; it has {', '.join(legal)}"
+            f"make_env: expected options of {name!r}, {', '.join(legal)}; got "
+            f"{', '.join(map(shown, unknown))}"
         )
     return factory(**options)

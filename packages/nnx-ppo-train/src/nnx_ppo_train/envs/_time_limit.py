@@ -46,7 +46,7 @@ class TimeLimitEnv(abc.ABC):
         name = type(self).__name__
         limits = tuple(limit) if isinstance(limit, (tuple, list)) else (limit,)
         if not limits:
-            raise ValueError(f"{name}: limit must be a number of steps or several, got none")
+            raise ValueError(f"{name}: limit: expected a number of steps or several, got none")
         self.limits = tuple(positive_int(each, f"{name}: limit") for each in limits)
 
     @property
@@ -111,5 +111,7 @@ def check_discount(discount: float, where: str) -> float:
     """
     number = finite_float(discount, f"{where}: discount", least=0.0)
     if number >= 1.0:
-        raise ValueError(f"{where}: discount must be below 1, got {number}; the value is infinite")
+        raise ValueError(
+            f"{where}: discount: expected a number below 1, got {number}; the value is infinite"
+        )
     return number

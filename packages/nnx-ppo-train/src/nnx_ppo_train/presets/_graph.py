@@ -10,6 +10,7 @@ from nnx_stateful import Apply, Filter, Flattener, Map, Parallel, Sequential, St
 
 from .._action_kinds import ActionSpec
 from .._adapter import PPOAdapter
+from .._validate import check_network
 from ._heads import normalizer
 from ._interface import Interface
 from ._mask import beside_mask, on_features, sampling_head, take_mask_apart
@@ -113,6 +114,7 @@ def _value_port(graph: PopulationGraph, interface: Interface, source: str) -> St
 
 def find_graph(network: StatefulModule) -> PopulationGraph | None:
     """Returns the first population graph inside a network, or None."""
+    check_network(network, "find_graph")
     for _, module in nnx.iter_modules(network):
         if isinstance(module, PopulationGraph):
             return module

@@ -9,6 +9,7 @@ import jax
 from nnx_stateful import PyTree
 
 from .._action_kinds import ActionSpec, action_specs
+from .._env_check import check_reset
 from ._options import NetworkOptions
 
 MASK_KEY = "action_mask"
@@ -41,11 +42,12 @@ class Interface:
             not fit the actions.
         """
         name = type(env).__name__
+        state, _, _ = check_reset(env)
         actions = action_specs(env)
         if actions is None:
             raise ValueError(
-                f"{name}: a preset needs the attribute action_size (an int, or a "
-                "dict of them), which it lacks; add it, or write a make_network of your own"
+                f"{name}: a preset needs the attribute action_size, expected an int or a dict of "
+                "them, got none; add it, or write a make_network of your own"
             )
         nested = [key for key, entry in _named(actions).items() if isinstance(entry, Mapping)]
         if nested:
@@ -53,7 +55,6 @@ class Interface:
                 f"{name}.action_size: expected a flat dict of actions, got dicts for {nested}; "
                 "flatten it, or write a make_network of your own"
             )
-        state = jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0)))
         obs = jax.tree.map(lambda leaf: leaf.shape, state.obs)
         if not isinstance(obs, Mapping) or MASK_KEY not in obs:
             return cls(obs, actions, None, state.reward)

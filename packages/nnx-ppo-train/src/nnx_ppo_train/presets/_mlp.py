@@ -8,6 +8,7 @@ from jax.typing import DTypeLike
 from nnx_stateful import Dense, Normalizer, Sequential, StatefulModule, make_mlp_layers
 
 from .._adapter import PPOAdapter
+from .._validate import check_bool, check_instance, check_number, check_whole_number
 from ..samplers import NormalTanhSampler
 from ._heads import action_head, normalizer, pick, value_head
 from ._interface import Interface
@@ -53,13 +54,24 @@ def make_mlp_actor_critic(
       A network whose output is a PPONetworkOutput.
 
     Raises:
-      ValueError: if the activation has no such name, or ``compute_dtype`` will not do.
+      TypeError, ValueError: if an argument is of the wrong kind or out of range, the activation has
+        no such name, or ``compute_dtype`` is no float type of 16 bits or more.
 
     Example:
       >>> net = make_mlp_actor_critic(3, 2, nnx.Rngs(0))
       >>> len(net)
       2
     """
+    where = "make_mlp_actor_critic"
+    for name, size in (("obs_size", obs_size), ("action_size", action_size)):
+        check_whole_number(size, f"{where}: {name}", 1)
+    for hidden in (actor_hidden_sizes, critic_hidden_sizes):
+        check_instance(hidden, f"{where}: hidden sizes", Sequence, "(64, 64)")
+        for size in hidden:
+            check_whole_number(size, f"{where}: hidden sizes", 1)
+    check_bool(normalize_obs, f"{where}: normalize_obs")
+    check_number(initializer_scale, f"{where}: initializer_scale", above=0.0)
+    check_instance(rngs, f"{where}: rngs", nnx.Rngs, "nnx.Rngs(0)")
     nonlinearity = _activation(activation)
     kernel_init = nnx.initializers.variance_scaling(initializer_scale, "fan_in", "uniform")
     sampler = NormalTanhSampler(rngs, entropy_weight, min_std, std_scale)

@@ -8,6 +8,7 @@ from typing import Any
 from flax import nnx
 from nnx_stateful import StatefulModule
 
+from .._validate import check_instance, shown
 from ._graph import graph_network
 from ._mlp import mlp_network
 from ._options import NetworkOptions
@@ -53,8 +54,9 @@ def make_network(
       A network whose output is a PPONetworkOutput.
 
     Raises:
+      TypeError: if an argument is of the wrong kind.
       ValueError: if there is no such preset; the message has the nearest names. Or if an option
-        is set that the preset has no use for.
+        is set that the preset has no use for, or the environment does not say what it needs.
 
     Example:
       >>> from nnx_ppo_train.envs import make_env
@@ -62,13 +64,17 @@ def make_network(
       >>> net.initialize_state(2)["3"].shape
       (2, 64)
     """
+    check_instance(name, "make_network: name", str, "'mlp'")
     if name not in NETWORKS:
-        near = difflib.get_close_matches(str(name), NETWORKS, n=3)
+        near = difflib.get_close_matches(name, NETWORKS, n=3)
         hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise ValueError(
-            f"make_network: no network is called {name!r}.{hint} There are {', '.join(NETWORKS)}."
+            f"make_network: no network is called {shown(name)}.{hint} Expected one of "
+            f"{', '.join(NETWORKS)}"
         )
-    options = options or NetworkOptions()
+    check_instance(rngs, "make_network: rngs", nnx.Rngs, "nnx.Rngs(0)")
+    options = NetworkOptions() if options is None else options
+    check_instance(options, "make_network: options", NetworkOptions, "NetworkOptions()")
     for field in dataclasses.fields(options):
         given = getattr(options, field.name)
         if field.name in NO_EFFECT[name] and given != field.default:

@@ -9,9 +9,16 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Key
-from nnx_stateful import NoiseState, PyTree, StatefulModuleOutput, StochasticModule, draw_noise
+from nnx_stateful import (
+    NoiseState,
+    PyTree,
+    StatefulModuleOutput,
+    StochasticModule,
+    check_same_state,
+    draw_noise,
+)
 
-from .._validate import number
+from .._validate import check_arrays, check_number, refused, shown
 from ._entropy_scale import scaled_entropy
 
 
@@ -49,8 +56,8 @@ class ActionSampler(StochasticModule):
 
     def __init__(self, rngs: nnx.Rngs, entropy_weight: float = 0.0):
         super().__init__(rngs)
-        self.entropy_weight = entropy_weight
-        number(self, "entropy_weight", at_least=0.0)
+        check_number(entropy_weight, f"{type(self).__name__}.entropy_weight", at_least=0.0)
+        self.entropy_weight = float(entropy_weight)  # an int beyond int32 would overflow in jit
 
     @abc.abstractmethod
     def draw(self, key: Key[Array, ""], features: int) -> PyTree:
@@ -89,7 +96,7 @@ class ActionSampler(StochasticModule):
             have.
         """
         kind = type(self).__name__
-        if not hasattr(x, "shape"):
+        if not isinstance(getattr(x, "shape", None), tuple):
             raise TypeError(
                 f"{kind}: expected an array of distribution parameters {wanted}, got a "
                 f"{_describe(x)}"
@@ -100,6 +107,7 @@ class ActionSampler(StochasticModule):
                 "put a layer such as Dense before it, which gives one vector per row"
             )
         self.check_width(x.shape)
+        check_arrays(x, f"{kind}: input")
         return jnp.asarray(x, jnp.promote_types(x.dtype, jnp.float32))
 
     def check_width(self, shape: tuple[int, ...]) -> None:
@@ -108,6 +116,7 @@ class ActionSampler(StochasticModule):
     def _run(
         self, state: NoiseState, params: Array, extras: PyTree, steps: int | None
     ) -> StatefulModuleOutput:
+        self._check_carried(state, params, extras)
         if extras is None:
             extras = jax.lax.stop_gradient(self._act_afresh(state, params, steps))
         result = self.evaluate(params, extras)
@@ -118,6 +127,21 @@ class ActionSampler(StochasticModule):
             metrics={**result.metrics, "entropy": result.entropy},
             rollout_extras=extras,
         )
+
+    def _check_carried(self, state: NoiseState, params: Array, extras: PyTree) -> None:
+        """Raises ValueError unless state and extras are those of such a sampler and such rows."""
+        kind, rows = type(self).__name__, params.shape[-2]
+        if not isinstance(state, NoiseState) or jnp.shape(state.count) != (rows,):
+            raise ValueError(
+                f"{kind}: expected the state of {rows} rows that initialize_state({rows}) gives, "
+                f"got {shown(state)}"
+            )
+        if extras is not None:
+            acted = jax.eval_shape(lambda: self.act(params, None))
+            hint = "pass the rollout_extras that a call of this sampler returned"
+            where = f"{kind}: rollout_extras"
+            with refused(where, "those of a call of this sampler", extras, ValueError):
+                check_same_state(acted, extras, where, hint)
 
     def _act_afresh(self, state: NoiseState, params: Array, steps: int | None) -> PyTree:
         if self.deterministic:

@@ -10,6 +10,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 from nnx_stateful import PyTree
 
+from .._validate import check_arrays
 from ._base import ActionSampler
 
 _ENTRIES = {"params", "mask"}
@@ -82,4 +83,5 @@ def _as_mask(kind: str, mask: Any, shape: tuple[int, ...]) -> Bool[Array, "*lead
             f"{type(mask).__name__ if got is None else got}; give one entry per choice, true where "
             "it is allowed"
         )
+    check_arrays(mask, f"{kind}: mask")
     return jnp.asarray(mask) != 0

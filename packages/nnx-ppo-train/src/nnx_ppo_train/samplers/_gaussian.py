@@ -8,7 +8,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Key
 from nnx_stateful import PyTree
 
-from .._validate import number, whole_number
+from .._validate import check_number, check_whole_number, number
 from ._base import ActionSampler
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -42,12 +42,16 @@ class GaussianSampler(ActionSampler):
         initial_std: float | None = None,
     ):
         super().__init__(rngs, entropy_weight)
-        self.min_std = min_std
-        self.std_scale = std_scale
+        kind = type(self).__name__
+        check_number(min_std, f"{kind}.min_std", above=0.0)
+        check_number(std_scale, f"{kind}.std_scale", above=0.0)
+        if state_independent_std is not None:
+            check_whole_number(state_independent_std, f"{kind}.state_independent_std", 1)
+        if initial_std is not None:
+            check_number(initial_std, f"{kind}.initial_std", above=0.0)
         self.state_independent_std = state_independent_std
         self.initial_std = initial_std
-        number(self, "min_std", above=0.0)
-        number(self, "std_scale", above=0.0)
+        self.min_std, self.std_scale = float(min_std), float(std_scale)
         self.log_std = self._free_log_std()
 
     def _free_log_std(self) -> nnx.Param | None:
@@ -60,7 +64,6 @@ class GaussianSampler(ActionSampler):
                     "as well"
                 )
             return None
-        whole_number(self, "state_independent_std", at_least=1)
         if self.initial_std is None:
             self.initial_std = 1.0
         number(self, "initial_std", above=self.min_std * self.std_scale)

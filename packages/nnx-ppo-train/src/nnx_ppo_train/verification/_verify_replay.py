@@ -8,8 +8,9 @@ from nnx_stateful import PyTree, StatefulModule
 from nnx_stateful.testing import to_float64
 
 from .._boundary import check_boundary
+from .._config import LARGEST_SEED
 from .._rollout import unroll_env
-from .._validate import check_number, check_whole_number
+from .._validate import check_bool, check_number, check_whole_number, shown
 from ._arrays import widened
 from ._env import EndingEnv
 from ._proof import Proof
@@ -84,9 +85,13 @@ def verify_replay(
     """
     check_whole_number(n_envs, "verify_replay: n_envs", 1)
     check_whole_number(rollout_length, "verify_replay: rollout_length", 2)
+    check_bool(float64, "verify_replay: float64")
     if tolerance is None:
         tolerance = 1e-10 if float64 else 1e-4
     check_number(tolerance, "verify_replay: tolerance", above=0.0)
+    check_whole_number(seed, "verify_replay: seed", 0, LARGEST_SEED)
+    if not callable(unroll_fn):
+        raise TypeError(f"verify_replay: unroll_fn: expected a function, got {shown(unroll_fn)}")
     check_boundary(env, networks, n_envs, combine_advantages=True)
     wide = jax.enable_x64(True) if float64 else contextlib.nullcontext()
     with wide, jax.default_matmul_precision("highest"):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from ..envs._checks import positive_int
@@ -47,6 +48,8 @@ class EpisodeWrapper(Wrapper):
         length = positive_int(episode_length, "EpisodeWrapper: episode_length")
         self._limit = length
         inner = getattr(env, "episode_length", None)
+        if not isinstance(inner, int | float | np.number):
+            inner = None  # another convention
         self._returns_hold = inner is None or inner <= length
         self.episode_length = length if inner is None else min(inner, length)
 

@@ -37,8 +37,8 @@ class RewardScalingWrapper(Wrapper):
         self.scale = finite_float(scale, "RewardScalingWrapper: scale")
         if self.scale == 0.0:
             raise ValueError(
-                "RewardScalingWrapper: scale must not be 0, all rewards would vanish; "
-                "use a small number such as 0.01"
+                "RewardScalingWrapper: scale: expected a number that is not 0, got 0, with which "
+                "all rewards would vanish; use a small number such as 0.01"
             )
 
     def reset(self, rng: PRNGKeyArray) -> Any:
