@@ -134,7 +134,12 @@ def test_masked_truncations_leave_its_statistics_too(truncation, counted):
     assert result.training_state.reward_normalizer.sums.sample_count == counted
 
 
-@pytest.mark.parametrize("discount", [{"a": 0.9}, {"a": 0.9, "c": 0.5}, "0.9"])
+@pytest.mark.parametrize("discount", [{"a": 0.9}, {"a": 0.9, "c": 0.5}])
 def test_discounts_of_another_tree_are_refused(discount):
     with pytest.raises(ValueError, match="discount: expected a number, or a tree of them like"):
         RewardNormalizer({"a": 0.0, "b": 0.0}, discount)
+
+
+def test_a_discount_that_is_no_number_is_refused():
+    with pytest.raises(TypeError, match="discount: expected a tree of arrays, got '0.9'"):
+        RewardNormalizer({"a": 0.0, "b": 0.0}, "0.9")

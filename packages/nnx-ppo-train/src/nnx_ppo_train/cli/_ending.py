@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from .._nonfinite import NonFiniteError
 from ._errors import one_line, reason
 
 FAILED = 1
@@ -47,8 +48,6 @@ def end_of(work: Callable[[], str | None], folder: Path) -> Ending:
       work: trains; returns why it ended early, if it did.
       folder: the run folder; where it cannot be written the run has failed.
     """
-    from .._nonfinite import NonFiniteError
-
     try:
         return Ending(stopped_by=work())
     except KeyboardInterrupt:
