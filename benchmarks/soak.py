@@ -134,8 +134,14 @@ def soak(minutes: float, checkpoint_seconds: float, hidden: int, folder: Path) -
       folder: where checkpoints and the log go.
     """
     env = make_env("cartpole")
-    sizes = {"actor_hidden_sizes": (hidden, hidden), "critic_hidden_sizes": (hidden, hidden)}
-    network = make_mlp_actor_critic(env.observation_size, env.action_size, nnx.Rngs(0), **sizes)
+    sizes = (hidden, hidden)
+    network = make_mlp_actor_critic(
+        env.observation_size,
+        env.action_size,
+        nnx.Rngs(0),
+        actor_hidden_sizes=sizes,
+        critic_hidden_sizes=sizes,
+    )
     config = TrainConfig(
         ppo=PPO,
         eval=EvalConfig(every_steps=500 * PPO.steps_per_iteration, n_envs=4, max_episode_length=50),

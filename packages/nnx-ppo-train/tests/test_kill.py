@@ -22,11 +22,12 @@ from ._kills import (
     script,
 )
 
+KILLS = int(os.environ.get("NNX_KILLS", "3"))
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL"),
+    pytest.mark.timeout(600 + 120 * KILLS),
 ]
-KILLS = int(os.environ.get("NNX_KILLS", "3"))
 SEED = int(os.environ.get("NNX_KILLS_SEED", "0"))
 ITERATIONS = 12 * (KILLS + 1)
 
