@@ -23,7 +23,7 @@ from nnx_ppo_train import (
     Stop,
     TrainConfig,
 )
-from nnx_ppo_train._validate import tells
+from nnx_ppo_train._arguments import tells
 from nnx_ppo_train.envs import CartPole
 from nnx_stateful import Dense
 

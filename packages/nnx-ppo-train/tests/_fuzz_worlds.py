@@ -191,3 +191,8 @@ def nets() -> dict[str, Any]:
         for part in PARTS
         for label, value in RETURNED.items()
     }
+
+
+B, T = 2, 3
+WORLDS = worlds()
+NETS = nets()

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ._fuzz import MANY, problem
-from ._fuzz_points import entries, nothing_compiles
+from ._fuzz_points import entries
+from ._fuzz_runs import nothing_compiles
 
 NAMES = [
     "BernoulliSampler", "BetaSampler", "CategoricalSampler", "EpisodeWrapper", "EvalConfig",

@@ -17,11 +17,12 @@ from nnx_stateful import (
 
 from ._action_check import check_actions
 from ._actions import for_environment, steps_with
+from ._arguments import check_arrays, check_network, refused
 from ._env_batch import EnvBatch
 from ._env_check import check_reset, check_step_keeps, watched_step
 from ._pairing import match_likelihoods, match_rewards
 from ._types import PPONetworkOutput
-from ._validate import check_arrays, check_bool, check_network, check_whole_number, refused
+from ._validate import check_bool, check_whole_number
 
 
 def check_boundary(

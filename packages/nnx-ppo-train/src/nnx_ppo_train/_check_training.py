@@ -9,13 +9,14 @@ import jax.numpy as jnp
 from flax import nnx
 from nnx_stateful import PyTree, StatefulModule
 
+from ._arguments import refused
 from ._boundary import check_boundary
 from ._config import TrainConfig
 from ._hyperparameters import Hyperparameters
 from ._optimizer import Optimizer, decays, parameter_name
 from ._pairing import leaf_names
 from ._ppo_config import PPOConfig
-from ._validate import refused, shown
+from ._validate import shown
 
 
 def check_training(

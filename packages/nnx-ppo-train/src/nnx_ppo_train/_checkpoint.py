@@ -13,6 +13,7 @@ import optax
 from flax import nnx
 from nnx_stateful import StatefulModule
 
+from ._arguments import as_path, check_network
 from ._background import wait_for_saves
 from ._checkpoint_files import checkpoints_in, read_arrays, read_record, step_of
 from ._checkpoint_leaves import named_leaves, of_episodes, of_network, restored
@@ -27,7 +28,7 @@ from ._env_check import check_reset
 from ._loop_state import LoopState, StateFactory, as_training_state
 from ._optimizer import Optimizer
 from ._types import TrainingState
-from ._validate import as_path, check_bool, check_instance, check_network
+from ._validate import check_bool, check_instance
 
 _LOG = logging.getLogger("nnx_ppo_train")
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from ._arguments import as_path
 from ._background import BackgroundSave, wait_for_saves
 from ._checkpoint_files import checkpoints_in, read_arrays, read_record, step_of
 from ._checkpoint_leaves import (
@@ -24,7 +25,7 @@ from ._checkpoint_writing import (
 from ._config import TrainConfig
 from ._migrations import stand_ins
 from ._types import TrainingState
-from ._validate import as_path, check_bool, check_instance, check_whole_number
+from ._validate import check_bool, check_instance, check_whole_number
 
 _LOG = logging.getLogger("nnx_ppo_train")
 _NONFINITE = "nonfinite_"

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import orbax.checkpoint as ocp
 
+from ._arguments import refused
 from ._checkpoint_files import ARRAYS, FORMAT, RECORD, described_files, record_checksum
 from ._checkpoint_leaves import checksum, describe, named_leaves, of_episodes, on_host
 from ._config_json import config_to_json
 from ._loop_state import as_loop_state
 from ._migrations import CHECKPOINT_VERSION
 from ._types import TrainingState
-from ._validate import refused
 
 _UNFINISHED = ".unfinished-"
 _OWNER = re.compile(r"-(?P<host>[^-]*)-(?P<pid>\d+)-\d+$|-(?P<old_pid>\d+)$")

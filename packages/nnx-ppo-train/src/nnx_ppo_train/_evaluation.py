@@ -22,6 +22,7 @@ from nnx_stateful import (
 
 from ._actions import for_environment
 from ._any_row import any_row
+from ._arguments import check_arrays, check_key, check_network, explained
 from ._boundary import check_boundary
 from ._config import EvalConfig
 from ._env_batch import EnvBatch, ended
@@ -29,7 +30,7 @@ from ._finiteness import StepCheck
 from ._logging_level import LoggingLevel
 from ._metrics import distribution, flatten_metrics
 from ._programs import run_kept
-from ._validate import check_arrays, check_bool, check_key, check_network, explained
+from ._validate import check_bool
 
 
 def deterministic(networks: StatefulModule) -> StatefulModule:

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ._validate import check_number, check_same_shapes
+from ._arguments import check_same_shapes
+from ._validate import check_number
 
 
 def gae(

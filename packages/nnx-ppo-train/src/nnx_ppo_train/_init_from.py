@@ -12,11 +12,12 @@ import jax.numpy as jnp
 from flax import nnx
 from nnx_stateful import FixedParameter, StatefulModule
 
+from ._arguments import as_path, check_network
 from ._background import wait_for_saves
 from ._checkpoint_files import read_arrays, read_record
 from ._checkpoint_leaves import is_key, named_leaves, of_network, restored
 from ._checkpoint_matching import match_leaves, told
-from ._validate import as_path, check_bool, check_network, shown
+from ._validate import check_bool, shown
 
 _LOG = logging.getLogger("nnx_ppo_train")
 Patterns = str | Sequence[str]

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ._validate import as_path, check_instance, check_whole_number, refused
+from ._arguments import as_path, refused
+from ._validate import check_instance, check_whole_number
 
 _MOST_PENDING = 2**24  # bytes that wait for a full disk; lines beyond are dropped
 

@@ -11,6 +11,7 @@ from flax import nnx
 from jaxtyping import Array, Key
 from nnx_stateful import PyTree, StatefulModule, check_same_state, initial_state, rekey_noise
 
+from ._arguments import check_network
 from ._compiler import to_run_once
 from ._config import TrainConfig
 from ._env_batch import EnvBatch
@@ -20,7 +21,7 @@ from ._keys import Purpose, key_for, new_episodes_key
 from ._optimizer import Optimizer
 from ._reward_normalizer import RewardNormalizer
 from ._types import TrainingState
-from ._validate import check_network, check_whole_number
+from ._validate import check_whole_number
 
 
 @jax.tree_util.register_dataclass

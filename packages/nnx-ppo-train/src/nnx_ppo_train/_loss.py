@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 from nnx_stateful import PyTree, StatefulModule, check_same_state, initial_state
 
+from ._arguments import check_arrays, check_network, check_same_shapes, explained, refused
 from ._estimates import Estimates, estimate, steps_left_out, with_normalized_advantages
 from ._hyperparameters import Hyperparameters
 from ._logging_level import LoggingLevel
@@ -23,14 +24,7 @@ from ._pairing import match_rewards
 from ._ppo_config import PPOConfig
 from ._replay import replay
 from ._types import PPONetworkOutput, Transition
-from ._validate import (
-    check_arrays,
-    check_instance,
-    check_network,
-    check_same_shapes,
-    explained,
-    refused,
-)
+from ._validate import check_instance
 
 
 def ppo_loss(

@@ -12,6 +12,7 @@ import optax
 from flax import nnx
 from nnx_stateful import StatefulModule
 
+from ._arguments import check_function
 from ._callbacks import Callback, callback_states, check_callbacks, restore_callbacks
 from ._check_training import check_functions, check_options, check_training
 from ._config import TrainConfig
@@ -30,7 +31,7 @@ from ._sweep import Member, make_members
 from ._train import all_callbacks, checkpoint_task, config_with, waiting_for
 from ._types import TrainingState
 from ._update import Iteration, compile_whole
-from ._validate import check_function, shown
+from ._validate import shown
 
 MemberCheckpointFn = Callable[[TrainingState, int, Member], None]
 

@@ -8,7 +8,8 @@ from flax import nnx
 from jaxtyping import Array
 from nnx_stateful import Normalizer, PyTree, StatefulModule, StatefulModuleOutput
 
-from ._validate import check_arrays, check_number, shown
+from ._arguments import check_arrays
+from ._validate import check_number, shown
 
 
 class RewardDiscount(nnx.Variable):

@@ -19,22 +19,14 @@ from nnx_stateful import (
 
 from ._actions import for_environment
 from ._any_row import any_row
+from ._arguments import check_key, check_network, explained, refused
 from ._boundary import check_boundary
 from ._env_batch import EnvBatch, EnvResets, ended
 from ._finiteness import StepCheck
 from ._pairing import match_rewards
 from ._stored_once import StoredOnce
 from ._types import Transition
-from ._validate import (
-    check_instance,
-    check_key,
-    check_network,
-    check_whole_number,
-    explained,
-    one_of,
-    refused,
-    shown,
-)
+from ._validate import check_instance, check_whole_number, one_of, shown
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from nnx_stateful import Apply, Filter, Flattener, Map, Parallel, Sequential, St
 
 from .._action_kinds import ActionSpec
 from .._adapter import PPOAdapter
-from .._validate import check_network
+from .._arguments import check_network
 from ._heads import normalizer
 from ._interface import Interface
 from ._mask import beside_mask, on_features, sampling_head, take_mask_apart

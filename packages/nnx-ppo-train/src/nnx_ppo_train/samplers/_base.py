@@ -18,7 +18,8 @@ from nnx_stateful import (
     draw_noise,
 )
 
-from .._validate import check_arrays, check_number, refused, shown
+from .._arguments import check_arrays, refused
+from .._validate import check_number, shown
 from ._entropy_scale import scaled_entropy
 
 

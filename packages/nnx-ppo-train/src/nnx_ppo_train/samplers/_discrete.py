@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 from nnx_stateful import PyTree
 
-from .._validate import check_arrays
+from .._arguments import check_arrays
 from ._base import ActionSampler
 
 _ENTRIES = {"params", "mask"}
