@@ -132,8 +132,8 @@ def final_state(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]
 def check_same_state(one: Path, other: Path) -> None:
     """Checks that the newest checkpoints of two runs are equal, bit for bit."""
     (arrays, rest), (expected, expected_rest) = final_state(one), final_state(other)
-    assert rest == expected_rest
-    assert arrays.keys() == expected.keys()
+    assert rest == expected_rest, (rest, expected_rest)
+    assert arrays.keys() == expected.keys(), arrays.keys() ^ expected.keys()
     for name, array in arrays.items():
         assert array.dtype == expected[name].dtype, name
         assert array.tobytes() == expected[name].tobytes(), name
@@ -145,9 +145,10 @@ def check_same_metrics(one: Path, other: Path) -> None:
         [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
         for path in (one, other)
     )
-    assert [line["step"] for line in lines] == [line["step"] for line in expected]
+    steps = [line["step"] for line in lines]
+    assert steps == [line["step"] for line in expected], steps
     for line, wanted in zip(lines, expected, strict=True):
-        assert line == wanted
+        assert line == wanted, (line, wanted)
 
 
 def _without_times(line: dict[str, float]) -> dict[str, float]:
