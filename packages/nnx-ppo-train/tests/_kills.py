@@ -52,7 +52,7 @@ class Run:
                 assert child.poll() is None, child.communicate()[0]
                 assert time.monotonic() < deadline, "the run has not come so far"
                 time.sleep(0.002)
-            time.sleep(draw.uniform(0.0, 0.03 if in_save else 0.3))
+            time.sleep(draw.uniform(0.0, 0.03 if in_save else 0.1))
             child.kill()
         checkpoints = checkpoints_in(self.folder / "checkpoints")
         return Killed(
