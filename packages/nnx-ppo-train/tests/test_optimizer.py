@@ -83,7 +83,10 @@ def test_large_gradients_are_clipped_and_infinite_ones_told():
 def test_finite_gradient_whose_square_overflows_is_told_without_clipping():
     optimizer = Optimizer(PPOConfig())
     hyper = Hyperparameters.of(PPOConfig()).as_arrays()
-    grads = {"w": jnp.array([1e30, 1.0])}
+    for size, expected in ((1e30, False), (1.5e19, True)):  # the sum of the squares overflows
+        grads = {"w": jnp.array([size, size])}
+        step = optimizer.step(hyper, jnp.float32(0.2), grads, optimizer.init(PARAMS), PARAMS)
+        assert bool(step[2]) is expected
     *_, finite = optimizer.step(hyper, jnp.float32(0.2), grads, optimizer.init(PARAMS), PARAMS)
     assert not finite
 

@@ -141,5 +141,5 @@ def test_discounts_of_another_tree_are_refused(discount):
 
 
 def test_a_discount_that_is_no_number_is_refused():
-    with pytest.raises(TypeError, match="discount: expected a tree of arrays, got '0.9'"):
+    with pytest.raises(TypeError, match=r"discount: expected a tree of arrays, got '0\.9'"):
         RewardNormalizer({"a": 0.0, "b": 0.0}, "0.9")

@@ -49,7 +49,7 @@ def _check_groups(env: Any, config: TrainConfig) -> None:
         )
     leaf = info[name]
     shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
-    if shape != () or not jnp.issubdtype(dtype, jnp.integer):
+    if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.integer):
         raise ValueError(
             f"EvalConfig.group_by: expected one int for an environment in info[{name!r}], the "
             f"index of its group, got shape {shape} and dtype {dtype}; store it as jnp.int32(index)"

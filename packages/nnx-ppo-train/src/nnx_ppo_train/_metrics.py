@@ -86,8 +86,10 @@ def distribution(
     mean = jnp.where(counted, value, 0).sum() / number
     variance = jnp.where(counted, jnp.square(value - mean), 0).sum() / number
     found = {f"{name}/mean": mean, f"{name}/std": jnp.sqrt(variance)}
-    ordered = jnp.sort(jnp.where(counted, value, jnp.inf), axis=None) if percentiles else None
-    for level in percentiles or ():
+    if not percentiles:
+        return found
+    ordered = jnp.sort(jnp.where(counted, value, jnp.inf), axis=None)
+    for level in percentiles:
         place = (level / 100) * (number - 1).astype(value.dtype)
         low, high = (ordered[place.astype(int)], ordered[jnp.ceil(place).astype(int)])
         share = place - jnp.floor(place)

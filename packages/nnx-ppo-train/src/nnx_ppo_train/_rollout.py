@@ -134,7 +134,7 @@ def _unrolled(
 
     check = StepCheck(batch.n_envs, options.nonfinite)
 
-    def step(carry: PyTree, is_last: Array) -> tuple[PyTree, tuple[Transition, Array]]:
+    def step(carry: PyTree, is_last: Array) -> tuple[PyTree, Transition]:
         streams, network_state, env_state, pool = carry
         network = rebuild(graphdef, streams, rest)
         obs = check.observation(env_state.obs)

@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-PARTS = ("train", "evaluation", "video", "checkpoint", "host")
+PARTS: tuple[str, ...] = ("train", "evaluation", "video", "checkpoint", "host")
 """Iterations on the device, then evaluations, videos, checkpoints, and logging with callbacks."""
 
 
