@@ -87,8 +87,6 @@ def test_finite_gradient_whose_square_overflows_is_told_without_clipping():
         grads = {"w": jnp.array([size, size])}
         step = optimizer.step(hyper, jnp.float32(0.2), grads, optimizer.init(PARAMS), PARAMS)
         assert bool(step[2]) is expected
-    *_, finite = optimizer.step(hyper, jnp.float32(0.2), grads, optimizer.init(PARAMS), PARAMS)
-    assert not finite
 
 
 @pytest.mark.parametrize(("largest", "clipped"), [(1e-8, True), (10.0, False)])
