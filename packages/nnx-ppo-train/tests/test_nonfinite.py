@@ -318,6 +318,37 @@ def test_raise_names_the_module(what):
     assert expected in text
 
 
+class BadLoss(StatefulModule):
+    """Passes its input on with a regularization loss that is not finite."""
+
+    def __call__(self, state, x, rollout_extras=None):
+        return StatefulModuleOutput(state, x, jnp.where(x[:, 0] > 0.12, jnp.inf, 0.0), {})
+
+
+def test_raise_names_a_regularization_loss():
+    network = make("mlp")
+    text = raising(
+        RandomEnds(), Sequential([network[0], BadLoss(), *list(network.children.values())[1:]])
+    )
+    assert "output regularization_loss is not finite in step" in text
+
+
+def test_raise_names_the_value_after_the_last_step():
+    network = make("mlp")
+
+    class Late(RandomEnds):
+        def step(self, state, action):
+            after = super().step(state, action)
+            beyond = after.info["truncated"]
+            return after.replace(obs=jnp.where(beyond, 100.0, jnp.tanh(after.obs)))
+
+    broken = Break("output", jnp.nan, at=5.0)
+    text = raising(
+        Late(0.0, 0.2), Sequential([network[0], broken, *list(network.children.values())[1:]])
+    )
+    assert "output value_after_the_last_step is not finite in step" in text
+
+
 def test_raise_names_the_parameter_of_a_bad_gradient():
     text = raising(RandomEnds(), with_infinite_derivative())
     assert "expected finite gradients" in text

@@ -247,6 +247,37 @@ class Terrains(RandomEnds):
         return after.replace(info=info, reward=10.0 * state.info["terrain"])
 
 
+class Infinite(Plateau):
+    """Remembers the best value so far, which is infinite at the start."""
+
+    def state_dict(self):
+        return {"best": float("-inf")}
+
+    def load_state_dict(self, state):
+        self.best = state["best"]
+
+
+def test_callbacks_may_remember_infinity():
+    saved = []
+    train_ppo(
+        RandomEnds(),
+        make("mlp"),
+        QUIET,
+        total_steps=STEP,
+        callbacks=[Infinite()],
+        checkpoint_fn=lambda state, step: saved.append(state.callbacks),
+    )
+    assert saved[-1] == ({"best": float("-inf")},)
+
+
+def test_iterations_that_the_divergence_ended_are_no_failure():
+    watch = _watch.RunWatch(QUIET)
+    metrics = {"updates": 0.0, "nonfinite/updates": 0.0, "nonfinite/samples": 0.0}
+    assert not any(watch.failure(metrics, step) for step in range(20))
+    metrics["nonfinite/updates"] = 4.0
+    assert any(watch.failure(metrics, step) for step in range(20))
+
+
 def test_evaluation_by_groups():
     names = ("flat", "stairs", "none")
     config = dataclasses.replace(

@@ -89,11 +89,11 @@ def callback_states(callbacks: Sequence[Callback]) -> tuple[Any, ...]:
     )
     for callback, state in zip(callbacks, states, strict=True):
         try:
-            json.dumps(state, allow_nan=False)
+            json.dumps(state)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"callback {_name(callback)}: expected a state_dict() of dicts, lists, strings, "
-                f"finite numbers and None, got {state!r}: {error}"
+                f"numbers and None, got {state!r}: {error}"
             ) from error
     return states
 

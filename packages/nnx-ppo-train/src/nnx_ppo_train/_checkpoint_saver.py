@@ -219,8 +219,8 @@ class CheckpointSaver:
     def _nonfinite(self, snapshot: Snapshot) -> dict[str, str]:
         """Leaves of network and optimizer that are not finite, by name.
 
-        A variable may be infinite by design, a running minimum for instance: one that is so in the
-        first state that is saved does not count.
+        A leaf may be infinite by design, a running minimum for instance, or the best loss that an
+        optimizer has seen: one that is so in the first state that is saved does not count.
         """
         arrays = {
             name: array
@@ -229,11 +229,7 @@ class CheckpointSaver:
         }
         found = nonfinite_leaves(arrays)
         if self._infinite_by_design is None:
-            self._infinite_by_design = {
-                name
-                for name, kind in found.items()
-                if kind == "inf" and name.lstrip(".").startswith("variables")
-            }
+            self._infinite_by_design = {name for name, kind in found.items() if kind == "inf"}
         return {
             name: kind
             for name, kind in found.items()

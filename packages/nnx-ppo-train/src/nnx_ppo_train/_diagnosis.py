@@ -43,7 +43,14 @@ def first_nonfinite(
             f"{where}: expected a finite loss, got one that is not; no observation, output or "
             + ("reward was to blame: lower learning_rate, or bound log-likelihoods and values")
         )
-    path, _ = jax.tree_util.tree_leaves_with_path(state.params)[place - 2]
+    params = jax.tree_util.tree_leaves_with_path(state.params)
+    if place - 2 == len(params):
+        return (
+            f"{where}: expected a finite step, got one that is not of a finite gradient: its "
+            "squares or the parameters overflow; set gradient_clipping, or lower learning_rate or "
+            "weight_decay"
+        )
+    path, _ = params[place - 2]
     return (
         f"{where}: expected finite gradients, got one that is not for parameter "
         f"{parameter_name(path)}, though the loss is finite; set gradient_clipping, or look for "

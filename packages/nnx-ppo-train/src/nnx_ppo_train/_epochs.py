@@ -29,7 +29,8 @@ SKIPPED = "nonfinite/updates"
 """Metric: number of updates that were not applied, since their gradient was not finite."""
 FIRST_LEAF = "nonfinite/first_leaf"
 """Metric of ``nonfinite="raise"``: 0 if loss and gradients are finite, 1 if the loss is not,
-2 + the place among the parameters of the first gradient that is not."""
+2 + the place among the parameters of the first gradient that is not, 2 + their number if only the
+step is not finite that was made of them."""
 
 ADAPTATION = 1.5
 """Factor by which the learning rate is adapted, at each update at most."""
@@ -174,7 +175,7 @@ class Epochs:
             following = _where(finite, following, learner)
             scalars |= {UPDATES: 1.0 * finite, SKIPPED: 1.0 * ~finite}
         if config.nonfinite == "raise":
-            scalars[FIRST_LEAF] = _first_leaf(value, grads)
+            scalars[FIRST_LEAF] = jnp.where(finite, 0, _first_leaf(value, grads))
         scalars["learning_rate_scale" if own else "learning_rate"] = jnp.asarray(rate)
         for name, entry in metrics.items():
             scalars |= summarize(entry, name, config.logging_percentiles)
@@ -186,9 +187,9 @@ class Epochs:
 
 
 def _first_leaf(loss: Array, grads: PyTree) -> Array:
-    """1 + the place of the first leaf that is not finite among the loss and the gradients."""
+    """Place of the first leaf that is not finite among loss, gradients and the step itself."""
     finite = jnp.stack([all_finite(leaf) for leaf in [loss, *jax.tree.leaves(grads)]])
-    return jnp.where(jnp.all(finite), 0, 1 + jnp.argmin(finite))
+    return jnp.where(jnp.all(finite), 1 + finite.shape[0], 1 + jnp.argmin(finite))
 
 
 def adapt(factor: Array, divergence: Array, desired: Any) -> Array:

@@ -181,7 +181,7 @@ def _metrics_of(
     for index, name in enumerate(options.group_names if groups is not None else ()):
         members = counted & (groups == index)
         metrics |= _returns(final, members, options, f"eval/{name}", groups == index)
-        metrics[f"eval/{name}/{_EPISODES}"] = members.sum()
+        metrics[f"eval/{name}/{_EPISODES}"] = (groups == index).sum()
     return metrics
 
 

@@ -63,7 +63,10 @@ class StepCheck:
             found["leaves"] = {
                 "observation": flags_by_leaf(obs, self.n_rows),
                 "carry": flags_by_leaf(written, self.n_rows, large=False),
-                "output": flags_by_leaf(out.output, self.n_rows),
+                "output": flags_by_leaf(
+                    {"output": out.output, "regularization_loss": out.regularization_loss},
+                    self.n_rows,
+                ),
             }
         return found
 
@@ -89,6 +92,10 @@ class StepCheck:
         """Adds the values that bootstrap the step's return."""
         if self.mode == "ignore":
             return found
+        if self.mode == "raise":
+            flags = flags_by_leaf({"value_after_the_last_step": values}, self.n_rows)
+            outputs = found["leaves"]["output"] | flags
+            found = found | {"leaves": found["leaves"] | {"output": outputs}}
         return found | {"output": found["output"] | unusable_rows(values, self.n_rows)}
 
     def unless_found(self, rows: Bool[Array, " B"], found: Found) -> Bool[Array, " B"]:

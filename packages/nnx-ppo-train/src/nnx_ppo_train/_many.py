@@ -272,7 +272,10 @@ class _ManyRuns:
         def own(index: int) -> TrainingState:
             row = jax.tree.map(lambda leaf: leaf[index], state)
             own = as_training_state(row, self._graphdef, self._rewards_graphdef, steps)
-            return dataclasses.replace(own, callbacks=states, metrics=self._metrics_of(index))
+            metrics = self._metrics_of(index)
+            if not self._evaluations or self._evaluations[-1]["step"] != steps:
+                metrics = {k: v for k, v in metrics.items() if not k.startswith("eval/")}
+            return dataclasses.replace(own, callbacks=states, metrics=metrics)
 
         states = callback_states(self._callbacks)
 

@@ -118,15 +118,15 @@ class Optimizer:
         gradient = ravel_pytree(grads)[0]
         if hyper.gradient_clipping is not None:
             gradient = clipped_by_norm(gradient, hyper.gradient_clipping)
-        # With the squares all that Adam computes is finite: one pass over the gradient. Their sum
-        # may overflow where each of them does not.
-        finite = jnp.all(jnp.isfinite(jnp.square(gradient))) & jnp.isfinite(rate)
+        # Adam's own state is finite with the squares; their sum may overflow where none of them
+        # does.
+        finite = jnp.all(jnp.isfinite(jnp.square(gradient)))
         direction, state = make_direction(hyper).update(gradient, state, packed)
         if hyper.weight_decay is not None:
             decaying = ravel_pytree(self._decaying(params))[0]
             direction = direction + hyper.weight_decay * decaying
         stepped: Any = optax.apply_updates(packed, optax.tree.scale(-rate, direction))
-        return unpacked(stepped), state, finite
+        return unpacked(stepped), state, finite & jnp.all(jnp.isfinite(stepped))
 
     def _decaying(self, params: PyTree) -> PyTree:
         """The parameters on which weight decay acts, and zeros for the others."""

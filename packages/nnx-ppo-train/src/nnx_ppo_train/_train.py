@@ -282,8 +282,11 @@ class _Run:
     def _training_state(self, state: LoopState, steps: int) -> TrainingState:
         own = as_training_state(copy_arrays(state), self._graphdef, self._rewards_graphdef, steps)
         states = callback_states(self._callbacks)
-        metrics = self._loop.metrics if self._loop else {}
-        return dataclasses.replace(own, callbacks=states, metrics=dict(metrics))
+        metrics = dict(self._loop.metrics) if self._loop else {}
+        if not self._evaluations or self._evaluations[-1]["step"] != steps:
+            # An evaluation of other parameters must not make this checkpoint the best.
+            metrics = {k: v for k, v in metrics.items() if not k.startswith("eval/")}
+        return dataclasses.replace(own, callbacks=states, metrics=metrics)
 
     def write_back(self, state: LoopState) -> None:
         """Puts the trained values into the network that the user passed in, if they can be read."""

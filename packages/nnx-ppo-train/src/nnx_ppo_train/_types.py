@@ -77,7 +77,7 @@ class TrainingState:
       reward_sums: discounted sums of rewards under way, the normaliser's carry, leaves (B,); None
         to begin new ones.
       callbacks: what ``state_dict()`` of each callback returned, None for those without one.
-      metrics: the last metrics by name, with those of the last evaluation.
+      metrics: the last metrics by name; those of an evaluation only if it was of this very state.
     """
 
     networks: StatefulModule

@@ -286,7 +286,8 @@ def _over_updates(updates: PackedMetrics) -> PackedMetrics:
     mean = jnp.where(computed.sum() > 0, mean, jnp.nan)
     reduced = jnp.where(np.isin(names, (UPDATES, SKIPPED)), jnp.sum(values, axis=0), mean)
     reduced = jnp.where(names == "replay/ratio_deviation", values[0], reduced)
-    reduced = jnp.where(names == FIRST_LEAF, jnp.max(values, axis=0), reduced)
+    first = jnp.take_along_axis(values, jnp.argmax(values > 0, axis=0)[None], axis=0)[0]
+    reduced = jnp.where(names == FIRST_LEAF, first, reduced)
     shown = names != "computed"
     names = np.where(names == "replay/ratio_deviation", "replay/ratio_max_deviation", names)
     return PackedMetrics(reduced[np.flatnonzero(shown)], tuple(map(str, names[shown])))

@@ -35,6 +35,7 @@ class RunWatch:
         self._config = config
         self._idle = 0
         self._steps_without_end = 0
+        self._any_ended = False
         self._said: set[str] = set()
 
     def failure(self, metrics: Mapping[str, Any], steps: int) -> str | None:
@@ -46,9 +47,11 @@ class RunWatch:
         """
         if self._config.ppo.nonfinite == "ignore" or UPDATES not in metrics:
             return None
-        # Without any finite sample updates are applied, of entropy and regularization alone.
+        # Without any finite sample updates are applied, of entropy and regularization alone. An
+        # iteration that target_kl ended before its first update is no failure.
         nothing_left = metrics[SAMPLES] >= self._config.ppo.steps_per_iteration
-        idle = bool(np.all((np.asarray(metrics[UPDATES]) == 0) | nothing_left))
+        none_applied = (np.asarray(metrics[UPDATES]) == 0) & (np.asarray(metrics[SKIPPED]) > 0)
+        idle = bool(np.all(none_applied | nothing_left))
         self._idle = self._idle + 1 if idle else 0
         if self._idle < PATIENCE:
             return None
@@ -71,8 +74,9 @@ class RunWatch:
         """
         if EPISODES in metrics:
             none_ended = not np.any(np.asarray(metrics[EPISODES]) > 0)
-            self._steps_without_end += self._config.ppo.rollout_length if none_ended else -(10**9)
-        if self._steps_without_end >= STEPS_WITHOUT_END:
+            self._any_ended = self._any_ended or not none_ended
+            self._steps_without_end += self._config.ppo.rollout_length
+        if not self._any_ended and self._steps_without_end >= STEPS_WITHOUT_END:
             self._say_once(
                 "no end",
                 f"No episode has ended in {self._steps_without_end:,} steps of each environment, "

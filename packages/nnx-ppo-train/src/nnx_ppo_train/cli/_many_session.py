@@ -36,8 +36,8 @@ from ._session import (
     how_it_ended,
     is_not_finite,
     list_files,
-    remove_empty,
     say,
+    without_checkpoint,
 )
 from ._summary import TRAINING_RETURN, last_value, nonfinite_lines, share, time_lines
 
@@ -81,9 +81,9 @@ class ManySession:
             ending = self._without_bad_seeds(end_of(self._train, self.folder.path))
             if ending.failure:
                 complain(ending.failure)
-            if ending.code and not self._all_have_checkpoints():
+            if ending.code and not self._saved_seeds():
                 locks.close()
-                return remove_empty(self.console, self.folder, self.lock, ending)
+                return without_checkpoint(self.console, self.folder, self.lock, ending)
             if ending.hurries:
                 self._say_how_to_go_on(ending)
                 return ending.code
@@ -147,13 +147,15 @@ class ManySession:
     def _network(self, env: Any, rngs: nnx.Rngs) -> StatefulModule:
         return build_network(self.run, env, rngs, begins=True)
 
-    def _all_have_checkpoints(self) -> bool:
-        return all(checkpoints_in(self._folder_of(seed).checkpoints) for seed in self.seeds)
+    def _saved_seeds(self) -> list[int]:
+        """The seeds with a finite checkpoint."""
+        return [seed for seed in self.seeds if checkpoints_in(self._folder_of(seed).checkpoints)]
 
     def _draw(self) -> None:
         """Draws the curves of all seeds, and an episode of the median one."""
-        returns = self._last_returns()
-        seed = median_seed(returns) if returns else self.seeds[0]
+        saved = self._saved_seeds()
+        returns = {seed: value for seed, value in self._last_returns().items() if seed in saved}
+        seed = median_seed(returns) if returns else saved[0]
         run, folder = self._run_of(seed), self._folder_of(seed)
         network = self._network(self.env, nnx.Rngs(seed))
         checkpoint = latest_checkpoint(folder.checkpoints)
@@ -173,10 +175,10 @@ class ManySession:
         return {seed: value[0] for seed, value in found.items() if value is not None}
 
     def _steps(self) -> int:
-        return step_of(latest_checkpoint(self._folder_of(self.seeds[0]).checkpoints))
+        return step_of(latest_checkpoint(self._folder_of(self._saved_seeds()[0]).checkpoints))
 
     def _say_how_to_go_on(self, ending: Ending) -> None:
-        first = self._folder_of(self.seeds[0])
+        first = self._folder_of(self._saved_seeds()[0])
         say(
             self.console,
             f"\nStopped by {SIGNALS[ending.code]} at {self._steps():,} of "
@@ -186,7 +188,8 @@ class ManySession:
 
     def _summarize(self, seconds: float, ending: Ending) -> None:
         total = self.run.train.ppo.total_steps
-        first, steps, lines = self._folder_of(self.seeds[0]), self._steps(), self._lines()
+        first, steps = self._folder_of(self._saved_seeds()[0]), self._steps()
+        lines = self._lines()
         reached = lines[0][-1]["step"] if ending.code == FAILED and lines[0] else steps
         took = duration(seconds)
         say(self.console, f"\n{how_it_ended(ending, reached, total, took, ' of each seed')}")

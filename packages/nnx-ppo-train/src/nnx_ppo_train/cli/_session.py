@@ -71,7 +71,7 @@ class Session:
         if ending.failure:
             complain(ending.failure)
         if ending.code and not checkpoints_in(self.folder.checkpoints):
-            return remove_empty(self.console, self.folder, self.lock, ending)
+            return without_checkpoint(self.console, self.folder, self.lock, ending)
         if ending.hurries:
             self._say_how_to_go_on(ending)
             return ending.code
@@ -184,12 +184,20 @@ def how_it_ended(ending: Ending, steps: int, total: int, took: str, of_each: str
     return f"Finished {steps:,} steps{of_each} in {took}."
 
 
-def remove_empty(console: Console, folder: RunFolder, lock: RunLock, ending: Ending) -> int:
-    """Removes a run folder without a checkpoint, which nobody can use; returns the exit code."""
+def without_checkpoint(console: Console, folder: RunFolder, lock: RunLock, ending: Ending) -> int:
+    """Removes a run folder without a checkpoint, unless the run failed; returns the exit code.
+
+    A run that failed leaves what tells why: its metrics, and the state that was saved apart.
+    """
     lock.release()
-    shutil.rmtree(folder.path, ignore_errors=True)
-    how = "Failed" if ending.code == FAILED else "Stopped"
-    say(console, f"\n{how} before the first checkpoint; {folder.path} is removed.")
+    if ending.code == FAILED:
+        say(
+            console,
+            f"\nFailed before the first finite checkpoint; what the run left is in {folder.path}.",
+        )
+    else:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        say(console, f"\nStopped before the first checkpoint; {folder.path} is removed.")
     return ending.code
 
 
