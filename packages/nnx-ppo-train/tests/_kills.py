@@ -16,7 +16,7 @@ from nnx_ppo_train import latest_checkpoint
 from nnx_ppo_train._checkpoint_files import checkpoints_in, read_arrays, read_record, step_of
 from nnx_ppo_train._json_lines import read_metrics
 
-PATIENCE = 300.0  # seconds
+PATIENCE = 600.0  # seconds; on a busy disk a save alone took 30
 
 
 @dataclasses.dataclass(frozen=True)
