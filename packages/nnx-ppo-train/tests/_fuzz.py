@@ -180,7 +180,8 @@ def _is_the_users(error: Exception) -> bool:
 
 def _described(error: Exception) -> str:
     trace = "".join(traceback.format_exception(error)[-6:])
-    return f"{type(error).__name__}: {str(error)[:500]}\n{trace[-2500:]}"
+    text = f"{type(error).__name__}: {str(error)[:500]}\n{trace[-2500:]}"
+    return text.encode("ascii", "backslashreplace").decode()  # processes of pytest pass it on
 
 
 def product(prefix: str, names: Mapping[str, Any], values: Mapping[str, Any], make: Any) -> Any:

@@ -39,7 +39,7 @@ def check(name: str, changes: dict[str, str]) -> None:
         return
     found = problem(lambda: points()[name].run(changes))
     if found is not None:
-        pytest.fail(f"{name} with {changes}: {found}", pytrace=False)
+        pytest.fail(f"{name} with {changes!a}: {found}", pytrace=False)
     PASSED.add(key)
 
 

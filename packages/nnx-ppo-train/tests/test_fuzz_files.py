@@ -36,7 +36,7 @@ def check(name, act, thrown):
     __tracebackhide__ = True
     found = problem(lambda: act(thrown))
     if found is not None:
-        pytest.fail(f"{name} with {thrown}: {found}", pytrace=False)
+        pytest.fail(f"{name} with {thrown!a}: {found}", pytrace=False)
 
 
 def test_every_entry_point_has_a_name(points):

@@ -64,6 +64,13 @@ def check_arrays(tree: PyTree, where: str) -> None:
             raise TypeError(f"leaves of {', '.join(map(str, kinds))}")
 
 
+def check_one_array(value: Any, where: str) -> None:
+    """Raises TypeError unless it is a real number or an array of them, and no tree."""
+    if not jax.tree_util.all_leaves([value]):
+        raise TypeError(f"{where}: expected a number or an array, got {shown(value)}")
+    check_arrays(value, where)
+
+
 def check_same_shapes(
     arrays: Mapping[str, Any], where: str, axes: str, kind: type | None = None
 ) -> None:

@@ -17,7 +17,7 @@ from nnx_stateful import (
 
 from ._action_check import check_actions
 from ._actions import for_environment, steps_with
-from ._arguments import check_arrays, check_network, refused
+from ._arguments import check_arrays, check_network, check_one_array, refused
 from ._env_batch import EnvBatch
 from ._env_check import check_reset, check_step_keeps, watched_step
 from ._pairing import match_likelihoods, match_rewards
@@ -131,6 +131,7 @@ def _check_channels(name: str, out: StatefulModuleOutput, n_envs: int) -> None:
                 f"({n_envs}, ...), got shape {leaf.shape}; minibatches split the environments, so "
                 "emit one value per row"
             )
+    check_one_array(out.regularization_loss, f"{name}: regularization_loss")
     loss = jnp.shape(out.regularization_loss)
     if loss not in ((), (n_envs,)):
         raise ValueError(

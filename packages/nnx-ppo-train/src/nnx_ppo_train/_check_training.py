@@ -96,8 +96,9 @@ def _check_schedule(config: PPOConfig, name: str) -> None:
     for count in (0, iterations * config.updates_per_iteration - 1):
         with refused(f"PPOConfig.{name}", "a schedule of a count", schedule, ValueError):
             value: Any = schedule(jnp.int32(count))
-        scalar = isinstance(value, int | float) or getattr(value, "shape", None) == ()
-        if not scalar or not 0 <= float(value) < math.inf:
+            scalar = isinstance(value, int | float) or getattr(value, "shape", None) == ()
+            legal = scalar and 0 <= float(value) < math.inf
+        if not legal:
             raise ValueError(
                 f"PPOConfig.{name}: expected a schedule that gives a finite number of at least 0 "
                 f"for every update, got {shown(value)} for update {count}; try it by itself"

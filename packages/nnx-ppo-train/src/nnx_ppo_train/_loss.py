@@ -7,7 +7,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 from nnx_stateful import PyTree, StatefulModule, check_same_state, initial_state
 
-from ._arguments import check_arrays, check_network, check_same_shapes, explained, refused
+from ._arguments import (
+    check_arrays,
+    check_network,
+    check_one_array,
+    check_same_shapes,
+    explained,
+    refused,
+)
 from ._estimates import Estimates, estimate, steps_left_out, with_normalized_advantages
 from ._hyperparameters import Hyperparameters
 from ._logging_level import LoggingLevel
@@ -58,10 +65,12 @@ def ppo_loss(
     check_instance(config, "ppo_loss: config", PPOConfig, "PPOConfig()")
     _check_rollout(rollout_data)
     hyper = hyper or Hyperparameters.of(config)
-    rollout = jax.lax.stop_gradient(rollout_data)
+    with refused("ppo_loss: rollout_data", "a rollout of arrays", rollout_data, TypeError):
+        rollout = jax.lax.stop_gradient(rollout_data)
     with explained(lambda: _check_carry(networks, network_state, rollout)):
         out = replay(networks, network_state, rollout, config.bptt_length, config.burn_in)
     _check_replayed(out.output, rollout)
+    check_one_array(out.regularization_loss, "ppo_loss: regularization_loss")
     values = match_rewards(out.output.value_estimates, rollout.rewards)
     old_values = match_rewards(rollout.network_output.value_estimates, rollout.rewards)
     new, old = out.output.loglikelihoods, rollout.network_output.loglikelihoods
