@@ -140,7 +140,7 @@ def test_bad_row_of_a_cycle_of_several_levels_leaves_others_alone():
 def with_options():
     """A graph with every kind of weights, delays and aggregations, in and out of a cycle."""
     graph = PopulationGraph(nnx.Rngs(0))
-    graph.add_input("a", 3, input_from="x", activation="tanh", sign="excitatory")
+    graph.add_input("a", 3, input_from="x", activation="sigmoid", sign="excitatory")
     for name, aggregate in (("b", None), ("c", "max"), ("d", "attention"), ("e", "gated")):
         graph.add_population(name, 3, activation="tanh", aggregate=aggregate)
     graph.add_population("f", 3, compute=Named("gru"))

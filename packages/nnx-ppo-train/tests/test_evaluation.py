@@ -170,6 +170,8 @@ def test_single_reward_has_no_names_below_it():
     shapes = jax.eval_shape(lambda key: eval_rollout(env, NETWORK, B, 9, key), KEY)
     assert set(shapes) == {
         "eval/deterministic",
+        *(f"eval/ends/{reason}" for reason in ("terminated", "truncated", "cut", "nonfinite")),
+        "eval/nonfinite",
         "eval/episode_reward/mean",
         "eval/episode_reward/std",
         "eval/lifespan/mean",

@@ -18,6 +18,7 @@ from nnx_ppo_train import (
     NormalTanhSampler,
     PPOAdapter,
     PPOConfig,
+    Stop,
     TrainConfig,
     VideoConfig,
     make_env,
@@ -224,7 +225,7 @@ def weight_decay(usual):
 
 def logging_level(usual):
     few = train(logging_level=LoggingLevel.NONE).logs[32]
-    always = {"train/", "replay/", "learning_rate", "updates"}
+    always = {"train/", "replay/", "learning_rate", "updates", "nonfinite/"}
     assert all(any(key.startswith(word) for word in always) for key in few)
     assert len(usual.logs[32]) > len(few)
 
@@ -332,6 +333,18 @@ def env_resets(usual):
     assert differ(train(env_resets="fresh"), usual)
 
 
+def nonfinite(usual):
+    assert "nonfinite/samples" in usual.logs[32]
+    assert not any("nonfinite/" in name for name in train(nonfinite="ignore").logs[32])
+
+
+def weight_decay_mask(usual):
+    assert differ(
+        train(weight_decay=0.1, weight_decay_mask="all"),
+        train(weight_decay=0.1, weight_decay_mask=lambda name: name.endswith("kernel")),
+    )
+
+
 # ---- evaluation ------------------------------------------------------------------------------
 
 
@@ -340,9 +353,9 @@ EVALUATION = {"n_envs": 3, "max_episode_length": 5, "every_steps": 16}
 
 @functools.cache
 def evaluated(**options):
-    """Returns the evaluation with which a run begins; nothing is left for it to train."""
+    """Returns the evaluation with which a run begins, which a callback ends at once."""
     config = TrainConfig(eval=EvalConfig(**(EVALUATION | options)))
-    more = {"initial_state": usual_run().result.training_state}
+    more = {"callbacks": [lambda metrics, steps: Stop()]}
     (entry,) = train(config=config, more=more).result.eval_history
     return entry
 
@@ -357,6 +370,12 @@ def evaluations(**options):
 def enabled(usual):
     assert usual.result.eval_history == []
     assert len(evaluations(seeds="fixed")) == 3
+
+
+def groups(usual):
+    """``test_survival.py`` evaluates by groups."""
+    with pytest.raises(ValueError, match="expected a key of info of Walk, got 'kind'"):
+        evaluated(group_by="kind", group_names=("a",))
 
 
 def every_steps(usual):
@@ -466,6 +485,13 @@ def checkpoint_every_steps(usual):
     assert other_seed()[1] == [0, 16, 32]
 
 
+def checkpoint_every_minutes(usual):
+    saved = []
+    config = TrainConfig(eval=EvalConfig(enabled=False), checkpoint_every_minutes=1e-9)
+    train(config=config, more={"checkpoint_fn": lambda state, step: saved.append(step)})
+    assert saved == [0, 16, 32]
+
+
 def target_return(usual):
     eval_config = EvalConfig(n_envs=3, max_episode_length=5, every_steps=16)
     config = TrainConfig(eval=eval_config, target_return=-1e6)
@@ -483,16 +509,21 @@ OPTIONS = {
         critic_loss_weight, gradient_clipping, weight_decay, logging_level, logging_percentiles,
         learning_rate_schedule, desired_kl, target_kl, entropy_scale, entropy_schedule,
         value_clip_range, huber_delta, recompute_advantages, normalize_over, reward_scaling,
-        normalize_rewards, bptt_length, burn_in, truncation, env_resets,
+        normalize_rewards, bptt_length, burn_in, truncation, env_resets, nonfinite,
+        weight_decay_mask,
     ],
     EvalConfig: [
         enabled, every_steps, eval_n_envs, max_episode_length, seeds, eval_deterministic,
         eval_logging_level, eval_logging_percentiles,
     ],
     VideoConfig: [video_enabled, video_every_steps, episode_length, render_kwargs],
-    TrainConfig: [seed, checkpoint_every_steps, target_return],
+    TrainConfig: [seed, checkpoint_every_steps, checkpoint_every_minutes, target_return],
 }  # fmt: skip
-PARTS = {"ppo", "eval", "video"}
+PARTS = {"ppo", "eval", "video", "group_by", "group_names"}
+
+
+def test_groups_need_an_environment_that_knows_them(usual):
+    groups(usual)
 
 
 def field_of(check):

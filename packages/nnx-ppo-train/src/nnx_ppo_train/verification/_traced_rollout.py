@@ -1,6 +1,7 @@
 """The rollout that is to be proved: run, traced, and held against what was stored of it."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from nnx_stateful import (
 )
 
 from .._env_batch import EnvBatch
+from .._rollout import RolloutOptions, unroll_env
 from .._types import Transition
 from ._arrays import Deviations, key_kinds, leaf_deviations, without_keys
 from ._probe import StepTrace, own_extras, trace_of, traced
@@ -105,6 +107,8 @@ def roll_out(
     first but one in which episodes end inside and at the last step, terminated and truncated;
     or, where the environments or the rollout function do not let it come to that, some later one.
     """
+    if unroll_fn is unroll_env:  # what is not finite is to be found, not to be replaced
+        unroll_fn = functools.partial(unroll_env, options=RolloutOptions(nonfinite="ignore"))
     network = traced(networks, setup.cast)
     graphdef, before = nnx.split(network)
     kinds: list[PyTree] = []
