@@ -98,7 +98,7 @@ def read_graphml(path: str | os.PathLike[str], *, limits: Limits | None = None) 
     except Exception as error:  # networkx raises KeyError, AttributeError and others, too
         raise ValueError(
             f"{owner}: expected GraphML, got {shown(os.fspath(path))}, of which networkx says: "
-            f"{type(error).__name__}: {error}; export the graph anew"
+            f"{type(error).__name__}: {str(error)[:200]}; export the graph anew"
         ) from error
     places = [("attributes", graph.graph)]
     places += [(f"nodes[{shown(node)}]", data) for node, data in graph.nodes(data=True)]
