@@ -20,7 +20,6 @@ from nnx_stateful.testing import shipped_modules
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "100"))
 SETTINGS = settings(
     max_examples=EXAMPLES,
-    derandomize=EXAMPLES <= 100,
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],  # shrinking evaluates hundreds of shapes more, and tells no more
