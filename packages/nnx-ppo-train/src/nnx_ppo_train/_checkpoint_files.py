@@ -16,6 +16,7 @@ from ._migrations import checkpoint_versions, migrated_checkpoint
 
 FORMAT = "nnx-ppo-train checkpoint"
 ARRAYS, RECORD = "arrays", "checkpoint.json"
+_ENTRIES = {"callbacks", "config", "files", "leaves", "metrics", "steps_taken"}
 _READ_AT_ONCE = 2**24  # bytes of a file
 
 
@@ -55,10 +56,10 @@ def read_record(path: Path) -> dict[str, Any]:
         )
     if version > 3 or "checksum" in record:
         _check_own_checksum(file, record, remedy)
-    if not _is_whole(record):
+    if not _is_whole(record) or (version > 3 and not record.keys() >= _ENTRIES):
         raise ValueError(
-            f"{file}: expected the entries leaves, files and steps_taken as they were written, "
-            f"got {', '.join(record)}; {remedy}"
+            f"{file}: expected the entries {', '.join(sorted(_ENTRIES))} as they were written, got"
+            f" {', '.join(record)}; {remedy}"
         )
     return migrated_checkpoint(record)
 

@@ -5,6 +5,7 @@ import sys
 
 from rich.console import Console
 
+from .._arguments import as_path
 from ._arguments import (
     Arguments,
     EnvsArguments,
@@ -16,7 +17,7 @@ from ._arguments import (
 from ._compilation_cache import use_compilation_cache
 from ._ending import INTERRUPTED, USAGE_ERROR
 from ._envs import list_choices
-from ._errors import UsageError, complain
+from ._errors import UsageError, complain, user_errors
 from ._eval import evaluate
 from ._resume import resume
 from ._streams import forgiving_streams
@@ -42,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             if not isinstance(parsed, EnvsArguments):
                 _check_current_folder()
+                _check_paths(parsed)
             use_compilation_cache()
             return _run(parsed, Console(), ["nnx-ppo", *words])
         except UsageError as error:
@@ -59,6 +61,15 @@ def _check_current_folder() -> None:
         raise UsageError(
             "expected a current folder that exists, it has been deleted; change into another one"
         ) from error
+
+
+def _check_paths(parsed: Arguments) -> None:
+    """Raises UsageError where a path is none that the system could have."""
+    for name in ("run", "run_dir", "init_from"):
+        path = getattr(parsed, name, None)
+        if path is not None:
+            with user_errors():
+                as_path(path, "RUN" if name == "run" else f"--{name.replace('_', '-')}")
 
 
 def _run(parsed: Arguments, console: Console, command: list[str]) -> int:
