@@ -58,8 +58,8 @@ def read_record(path: Path) -> dict[str, Any]:
         _check_own_checksum(file, record, remedy)
     if not _is_whole(record) or (version > 3 and not record.keys() >= _ENTRIES):
         raise ValueError(
-            f"{file}: expected the entries {', '.join(sorted(_ENTRIES))} as they were written, got"
-            f" {', '.join(record)}; {remedy}"
+            f"{file}: expected the entries leaves, files, steps_taken, config, callbacks and "
+            f"metrics as they were written, got {', '.join(record)}; {remedy}"
         )
     return migrated_checkpoint(record)
 
