@@ -1,4 +1,8 @@
-"""SIGKILL at random moments, in saves too, of a run that is started again each time."""
+"""SIGKILL at random moments, in saves too, of a run that is started again each time.
+
+Three kills, or NNX_KILLS; NNX_KILLS_SEED chooses other moments. With NNX_KILLS_LOG each kill is
+noted in that file.
+"""
 
 import contextlib
 import dataclasses
@@ -12,10 +16,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import pytest
 from nnx_ppo_train import latest_checkpoint
 from nnx_ppo_train._checkpoint_files import checkpoints_in, read_arrays, read_record, step_of
 from nnx_ppo_train._json_lines import read_metrics
 
+KILLS = int(os.environ.get("NNX_KILLS", "3"))
+SEED = int(os.environ.get("NNX_KILLS_SEED", "0"))
+ITERATIONS = 12 * (KILLS + 1)
+MARKS = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL"),
+    pytest.mark.timeout(600 + 120 * KILLS),
+]
 PATIENCE = 600.0  # seconds; on a busy disk a save alone took 30
 
 
@@ -156,10 +169,29 @@ def _without_times(line: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in line.items() if not name.startswith(times)}
 
 
-def script(folder: Path, iterations: int, iteration: int, cache: Path) -> Run:
-    """A run of the script beside this file."""
-    words = (str(Path(__file__).with_name("_killed_run.py")), str(folder), str(iterations))
-    return Run((sys.executable, *words), folder, iterations, iteration, cached(cache))
+def check_kills(found: list[Killed], checkpoint: int) -> None:
+    """Checks that at most the work since the last checkpoint is lost, and kills fell into saves."""
+    if log := os.environ.get("NNX_KILLS_LOG"):
+        with Path(log).open("a") as file:
+            file.writelines(f"{killed}\n" for killed in found)
+    for killed in found:
+        # The save of the checkpoint before may still have been under way.
+        assert killed.logged - killed.saved <= 2 * checkpoint, killed
+    assert any(killed.in_save for killed in found), found
+
+
+def check_killed_equals_undisturbed(disturbed: Run, undisturbed: Run, checkpoint: int) -> None:
+    """Runs both, kills one of them, and compares their ends and all that they logged.
+
+    Args:
+      disturbed: the run to kill.
+      undisturbed: the same run in another folder.
+      checkpoint: environment steps between checkpoints.
+    """
+    undisturbed.finish()
+    check_kills(kill_repeatedly(disturbed, KILLS, SEED), checkpoint)
+    check_same_state(disturbed.folder, undisturbed.folder)
+    check_same_metrics(*(run.folder / "metrics.jsonl" for run in (disturbed, undisturbed)))
 
 
 def cached(cache: Path) -> dict[str, str]:
