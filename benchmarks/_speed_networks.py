@@ -14,6 +14,8 @@ MAX_DELAY = 3
 class NamedCartPole(CartPole):
     """The cart-pole with one entry in dicts: observation `x`, `action_params`, reward `value`."""
 
+    observation_size = {"x": CartPole.observation_size}
+
     def reset(self, rng: Any) -> Any:
         return _named(super().reset(rng))
 

@@ -136,9 +136,16 @@ def iterations_by_turn(worker: Worker) -> list[list[float]]:
     ]
 
 
-def medians_of_turns(worker: Worker) -> list[float]:
-    """Median seconds of an iteration in each turn after the first."""
+def medians_of_turns(worker: Worker, pieces: int = 1) -> list[float]:
+    """Median seconds of an iteration in each turn after the first.
+
+    Args:
+        worker: The worker.
+        pieces: Consecutive turns that are taken together, so that a machine whose speed changes
+            within seconds changes it for both sides.
+    """
     turns = iterations_by_turn(worker)
+    turns = [sum(turns[at : at + pieces], []) for at in range(0, len(turns), pieces)]
     if not all(turns):
         raise RunError(f"{worker.name}: a turn without a whole iteration; make turns longer")
     return [statistics.median(turn) for turn in turns]

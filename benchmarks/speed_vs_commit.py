@@ -30,7 +30,8 @@ def main() -> int:
     parser.add_argument("commit")
     parser.add_argument("--tasks", nargs="+", metavar="TASK", help="some of the networks")
     parser.add_argument("--rounds", type=int, default=12, help="paired turns")
-    parser.add_argument("--turn", type=float, default=2.5, help="seconds of a turn, at least")
+    parser.add_argument("--pieces", type=int, default=3, help="alternating pieces of a turn")
+    parser.add_argument("--piece", type=float, default=1.5, help="seconds of a piece, at least")
     options = parser.parse_args()
     if options.rounds < 6:
         parser.error(f"--rounds: expected at least 6 for an interval, got {options.rounds}")
@@ -43,12 +44,13 @@ def main() -> int:
             for label, python in (("before", before), ("now", Path(sys.executable)))
         }
         try:
-            measure(workers, options.rounds, options.turn)
+            measure(workers, options.rounds * options.pieces, options.piece)
         except RunError as error:
             failed += 1
             print(f"{name}: {error}", file=sys.stderr, flush=True)
             continue
-        rows.append(row(name, *(medians_of_turns(worker) for worker in workers.values())))
+        medians = [medians_of_turns(worker, options.pieces) for worker in workers.values()]
+        rows.append(row(name, *medians))
         print_table(HEAD, rows[-1:])
     print()
     print_table(HEAD, rows)

@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import io
 import json
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import nnx_ppo_train as npt
 import pytest
 from hypothesis import strategies as st
-from nnx_ppo_train import _checkpoint, _checkpoint_saver
+from nnx_ppo_train import _check_training, _checkpoint, _checkpoint_saver
 from nnx_ppo_train._checkpoint_files import record_checksum
 from nnx_ppo_train.cli import _eval, _main, _resolve, main
 from nnx_ppo_train.cli._many_session import ManySession
@@ -278,8 +279,21 @@ def nothing_runs(folder: Path) -> Iterator[None]:
             made[key] = resolve(run, env, rngs)
         return made[key]
 
+    fits: set[Any] = set()
+    check = _check_training.check_boundary
+
+    def checked_once(env: Any, networks: Any, n_envs: Any, combine: Any) -> None:
+        key = (type(env), id(networks), n_envs, combine)
+        if key not in fits:
+            check(env, networks, n_envs, combine)
+            fits.add(key)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        # Names that no encoding has in captured logs end a process of pytest-xdist.
+        patch.setattr(logging.getLogger("nnx_ppo_train"), "disabled", True)
+        patch.setattr(_check_training, "check_boundary", checked_once)
+        patch.setattr(_checkpoint.StateFactory, "fresh", reached)  # new episodes, compiled
         patch.setattr(_resolve, "resolve_network", resolved_once)
         patch.setattr(Session, "train", reached)
         patch.setattr(ManySession, "train", reached)

@@ -112,7 +112,7 @@ def action_specs(env: Any) -> PyTree:
       not say its ``action_size``.
 
     Raises:
-      TypeError: if a size is no number, or not of the form that its kind wants.
+      TypeError: if a size is no number, or not of the form that its kind wants, or a name no str.
       ValueError: if a size is below 1, a kind is unknown, or the dicts have different names.
     """
     size = getattr(env, "action_size", None)
@@ -131,6 +131,10 @@ def _specs(size: Any, kind: Any, env: str, path: str) -> PyTree:
                 "all"
             )
     if isinstance(size, Mapping):
+        if not all(isinstance(name, str) for name in size):
+            raise TypeError(
+                f"{env}.action_size{path}: expected names that are str, got {list(size)!r}"
+            )
         return {
             name: _specs(
                 part, kind[name] if isinstance(kind, Mapping) else kind, env, f"{path}[{name!r}]"

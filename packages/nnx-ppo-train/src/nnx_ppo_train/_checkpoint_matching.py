@@ -135,7 +135,7 @@ def _rows(leaves: Mapping[str, Mapping[str, Any]]) -> int | None:
     """Number of environments, None where no episodes under way are among the leaves."""
     for name in ("tally/lengths", ".tally.lengths"):
         if name in leaves:
-            return leaves[name]["shape"][0]
+            return next(iter(leaves[name]["shape"]), None)
     return None
 
 

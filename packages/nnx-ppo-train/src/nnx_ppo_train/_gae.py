@@ -53,8 +53,8 @@ def gae(
     given |= {"done": done} if ignored is None else {"done": done, "ignored": ignored}
     check_same_shapes(given, "gae", "(T, B)")
     for name, number in (("discount", discount), ("lambda_", lambda_)):
-        scalar = isinstance(number, jax.Array) and number.shape == ()  # as the training's own
-        if not (scalar and jnp.issubdtype(number.dtype, jnp.number)):
+        traced = isinstance(number, jax.Array) and number.shape == ()  # as the training's own
+        if not traced or not jnp.issubdtype(jnp.result_type(number), jnp.number):
             check_number(number, f"gae: {name}", at_least=0.0, at_most=1.0)
     following = jnp.concatenate([values[1:], bootstrap_values[-1:]])
     following = jnp.where(done, bootstrap_values, following)
