@@ -145,7 +145,8 @@ def medians_of_turns(worker: Worker, pieces: int = 1) -> list[float]:
             within seconds changes it for both sides.
     """
     turns = iterations_by_turn(worker)
-    turns = [sum(turns[at : at + pieces], []) for at in range(0, len(turns), pieces)]
+    groups = [turns[at : at + pieces] for at in range(0, len(turns), pieces)]
+    turns = [[seconds for piece in group for seconds in piece] for group in groups]
     if not all(turns):
         raise RunError(f"{worker.name}: a turn without a whole iteration; make turns longer")
     return [statistics.median(turn) for turn in turns]
