@@ -14,9 +14,9 @@ MAX_DELAY = 3
 class NamedCartPole(CartPole):
     """The cart-pole with one entry in dicts: observation `x`, `action_params`, reward `value`."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.observation_size = {"x": CartPole.observation_size}
+    @property
+    def observation_size(self) -> Any:
+        return {"x": super().observation_size}
 
     def reset(self, rng: Any) -> Any:
         return _named(super().reset(rng))
