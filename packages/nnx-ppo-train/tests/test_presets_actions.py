@@ -76,6 +76,7 @@ def test_every_network_fits_every_kind_of_action(network, env):
     check_boundary(env, build(network, env), B, combine_advantages=False)
 
 
+@pytest.mark.fast("mlp")
 @every_wiring
 def test_network_with_masks_keeps_the_laws(network):
     random = np.random.default_rng(0)
@@ -118,6 +119,7 @@ def test_mask_rules_out_choices_step_by_step(network):
     np.testing.assert_array_equal(jax.tree.leaves(out.output.loglikelihoods)[0], np.zeros((6, B)))
 
 
+@pytest.mark.fast("graph")
 @every_wiring
 def test_mask_of_one_action_leaves_the_others_alone(network):
     net, obs = build(network, HYBRID), observations(HYBRID, steps=8)
@@ -130,6 +132,7 @@ def test_mask_of_one_action_leaves_the_others_alone(network):
         np.testing.assert_array_equal(masked.actions[name], free.actions[name])
 
 
+@pytest.mark.fast("hybrid-*")
 @every_wiring
 @pytest.mark.parametrize("env", MASKED.values(), ids=MASKED)
 def test_mask_is_no_feature(network, env):
