@@ -225,6 +225,7 @@ def test_full_disk_for_checkpoints_ends_a_run_that_does_not_look_finished(
     assert "run/checkpoints/step_0000000016" in said.out
 
 
+@pytest.mark.fast(">/dev/full")
 @pytest.mark.parametrize("streams", [">&- 2>&- <&-", ">/dev/full"])
 def test_closed_and_full_streams_are_survived(tmp_path, streams):
     command = shlex.join([sys.executable, "-m", "nnx_ppo_train.cli", "envs"])

@@ -100,6 +100,7 @@ def spoiled(network, path):
     return network
 
 
+@pytest.mark.slow
 def test_network_of_nan_fails_naming_module_leaf_and_variables():
     network = actor_critic(Normalizer(OBS), Leaky())
     nnx.update(network, jax.tree.map(lambda leaf: leaf * jnp.nan, nnx.state(network, nnx.Param)))
@@ -295,6 +296,7 @@ def test_traced_network_acts_as_the_network_itself():
 # ---- faults of rollout functions ---------------------------------------------------------------
 
 
+@pytest.mark.fast("1-late")
 @pytest.mark.parametrize(("shift", "word"), [(1, "late"), (-1, "early")])
 def test_done_stored_at_another_step_is_found(shift, word):
     unroll_fn = changing_rollout(
