@@ -286,6 +286,7 @@ def test_run_without_checkpoint_is_refused(command, folder, finished, capsys):
     check_usage_error(capsys, [command, "run"], "RunConfig.env: expected str", "got 5")
 
 
+@pytest.mark.fast("eval")
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("command", ["resume", "eval"])
 def test_run_with_a_damaged_checkpoint_names_the_one_before(command, folder, finished, capsys):

@@ -112,6 +112,7 @@ def test_resumed_training_equals_uninterrupted_training(run):
     assert_same(whole, other)
 
 
+@pytest.mark.fast("mask-144")
 @pytest.mark.parametrize(("truncation", "counted"), [("bootstrap", 160), ("mask", 144)])
 def test_masked_truncations_leave_the_statistics(truncation, counted):
     env = make_env("limit-reward", limit=10)

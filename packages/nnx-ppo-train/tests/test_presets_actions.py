@@ -108,6 +108,7 @@ def observations(env, steps=T, seed=0):
     }
 
 
+@pytest.mark.fast("graph")
 @every_wiring
 def test_mask_rules_out_choices_step_by_step(network):
     """At step t of row b only the choice (t + b) mod 4 is allowed."""
@@ -152,6 +153,7 @@ def test_mask_is_no_feature(network, env):
     assert any(not np.array_equal(*pair) for pair in zip(before, after, strict=True))
 
 
+@pytest.mark.fast("graph")
 @every_wiring
 def test_mask_is_not_normalized(network):
     net, obs = build(network, BARE), observations(BARE)
@@ -161,6 +163,7 @@ def test_mask_is_not_normalized(network):
     assert normalizer.sample_count == T * B
 
 
+@pytest.mark.fast("graph")
 @every_wiring
 def test_features_still_reach_actor_and_critic(network):
     net = deterministic(build(network, PRIVILEGED))

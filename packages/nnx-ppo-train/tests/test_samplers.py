@@ -95,6 +95,7 @@ def test_likelihoods_and_gradients_are_finite_for_extreme_parameters(name, dtype
 # ---- noise -----------------------------------------------------------------------------------
 
 
+@pytest.mark.fast("tanh", "categorical")
 @every_class
 def test_rows_steps_and_runs_draw_different_noise(name):
     sampler = build(name)
@@ -151,6 +152,7 @@ def test_replay_with_new_parameters_keeps_the_action(name):
     assert not np.allclose(drawn.output["log_likelihood"], replayed.output["log_likelihood"])
 
 
+@pytest.mark.fast("tanh")
 @pytest.mark.parametrize("name", ["normal", "tanh", "beta"])
 def test_no_gradient_flows_through_the_action(name):
     """PPO differentiates the likelihood of a given action, also where it was just drawn."""
