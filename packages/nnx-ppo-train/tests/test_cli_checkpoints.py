@@ -126,6 +126,7 @@ def test_flags_of_other_runs_that_cannot_be_followed_are_told(folder, capsys):
     check_usage_error(capsys, [*MLP, "--init-freeze", "nothing"], "freeze: patterns: expected a")
 
 
+@pytest.mark.slow
 def test_partly_fitting_checkpoint_goes_on_by_request(finished, folder, capsys):
     shutil.copytree(finished.path, "run")
     record = json.loads(Path("run/config.json").read_text())

@@ -27,6 +27,7 @@ def rollout_of(network, env, seed=1):
     return run(variables)
 
 
+@pytest.mark.fast("graph", "variational")
 @pytest.mark.parametrize("name", sorted(TRUNKS))
 def test_first_ratio_is_one(name):
     network = make(name)
