@@ -90,6 +90,7 @@ def test_gradients_of_a_cycle_of_several_levels_equal_those_of_stepping(steps, r
     assert_equal_to_scale(*gradients_both_ways(graph, state, xs, done))
 
 
+@pytest.mark.slow
 def test_gradients_match_finite_differences():
     graph, state, xs = prepare(SEVERAL_LEVELS, rows=2)
     loss = make_loss(unroll, graph, state)
@@ -120,6 +121,7 @@ def test_second_derivatives_equal_those_of_stepping(outer):
     np.testing.assert_allclose(got, expected, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_forward_mode_goes_through_stepping_alone():
     with pytest.raises(TypeError, match="forward-mode"):
         jax.jvp(along(unroll), (0.5,), (1.0,))

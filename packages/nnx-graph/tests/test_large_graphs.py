@@ -80,6 +80,7 @@ def large_cycle():
     return graph, state_in_use(graph, ROWS), xs
 
 
+@pytest.mark.slow
 def test_gradients_of_a_large_cycle_equal_those_of_stepping():
     with jax.enable_x64(True):
         assert_equal_to_scale(*gradients_both_ways(*large_cycle(), DONE))

@@ -87,6 +87,7 @@ def test_best_checkpoint_is_kept_named_and_evaluated(finished, folder, capsys):
     assert str(best) in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_run_begins_with_the_parameters_of_another_and_keeps_some_frozen(folder, capsys):
     assert main([*MLP, "--run-dir", "first"]) == 0
     env = make_env("cartpole")

@@ -180,6 +180,7 @@ class Odd(CartPole):
 """
 
 
+@pytest.mark.slow
 def test_names_of_rewards_are_no_markup(folder, capsys):
     Path("odd_rewards.py").write_text(REWARDS)
     words = ["--env", "odd_rewards:Odd", "--network", "mlp", "--run-dir", "run"]

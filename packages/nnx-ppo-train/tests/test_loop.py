@@ -284,6 +284,7 @@ def test_all_logging_levels_give_finite_scalars():
     assert all(np.isfinite(v) for k, v in final.items() if not k.startswith("train/"))
 
 
+@pytest.mark.slow
 def test_many_rewards_and_actions_train_together():
     env = make_env("body-chain", n_bodies=2)
     network = make_network("mlp", env, nnx.Rngs(0), NetworkOptions(hidden_size=4))

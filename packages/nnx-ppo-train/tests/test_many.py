@@ -266,7 +266,7 @@ def with_mechanisms(seed, target_kl):
     return train_ppo(RandomEnds(), make_lstm(None, nnx.Rngs(seed)), config).training_state
 
 
-@pytest.mark.fast("True")
+@pytest.mark.slow
 @pytest.mark.parametrize("vectorize", [True, False])
 def test_members_equal_single_runs_with_every_mechanism_on(vectorize):
     config = TrainConfig(ppo=MECHANISMS, eval=EvalConfig(enabled=False))

@@ -141,6 +141,7 @@ class NanWhenLong(Leaky):
         return out.replace(output=jnp.where(bad[:, None, None], jnp.nan, out.output))
 
 
+@pytest.mark.slow
 def test_nan_of_the_replay_alone_is_found():
     with pytest.raises(ReplayError, match=r"deviates by inf, limit 0\.000") as failure:
         check(actor_critic(NanWhenLong()))
