@@ -3,6 +3,8 @@
 import gc
 import os
 import tempfile
+from collections import defaultdict
+from fnmatch import fnmatchcase
 
 import jax
 import pytest
@@ -37,3 +39,23 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(folder.cleanup)
         jax.config.update("jax_compilation_cache_dir", folder.name)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks as slow all rows of a table but those that ``pytest.mark.fast`` names."""
+    unseen: dict[str, set[str]] = defaultdict(set)
+    for item in items:
+        mark, row = item.get_closest_marker("fast"), getattr(item, "callspec", None)
+        if mark is None:
+            continue
+        name = item.nodeid.partition("[")[0]
+        if name not in unseen:
+            unseen[name] = set(mark.args)
+        fitting = {pattern for pattern in mark.args if row and fnmatchcase(row.id, pattern)}
+        unseen[name] -= fitting
+        if not fitting:
+            item.add_marker(pytest.mark.slow)
+    absent = {name: sorted(patterns) for name, patterns in unseen.items() if patterns}
+    if absent and not any("::" in word for word in config.args):
+        raise pytest.UsageError(f"pytest.mark.fast names rows that are not there: {absent}")

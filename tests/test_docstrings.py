@@ -1,4 +1,7 @@
-"""The examples in docstrings run and print what they say."""
+"""The examples in docstrings run and print what they say.
+
+Two packages run theirs in every test run of their own, so that here they are slow tests.
+"""
 
 import doctest
 import importlib
@@ -17,6 +20,7 @@ def _module_name(path: Path) -> str:
     return ".".join(part for part in parts if part != "__init__")
 
 
+@pytest.mark.fast("nnx_ppo*")
 @pytest.mark.parametrize("name", [_module_name(path) for path in WITH_EXAMPLES])
 def test_docstring_examples_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

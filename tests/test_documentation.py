@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/*.md")])
 
 
+@pytest.mark.fast("README.md", "docs/concepts.md", "docs/environments.md")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_fences_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

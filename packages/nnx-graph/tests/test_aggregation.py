@@ -167,6 +167,7 @@ def ring(aggregate):
     return graph
 
 
+@pytest.mark.fast("aggregate3")
 @pytest.mark.parametrize("aggregate", ["mean", "max", "gated", Named("attention", heads=2)])
 def test_cycles_with_aggregation_keep_the_laws_and_have_the_right_gradients(aggregate):
     with jax.enable_x64(True):

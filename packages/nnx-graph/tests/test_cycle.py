@@ -53,13 +53,30 @@ def prepare(description, steps=STEPS, rows=ROWS, seed=0):
     )
 
 
-@settings(max_examples=max(settings().max_examples // 4, 1))
-@given(description=graph_descriptions(), done=done_masks(STEPS, ROWS), seed=st.integers(0, 2**16))
-def test_gradients_of_random_graphs_equal_those_of_stepping(description, done, seed):
+random_graphs = given(
+    description=graph_descriptions(), done=done_masks(STEPS, ROWS), seed=st.integers(0, 2**16)
+)
+
+
+def check_gradients(description, done, seed):
     graph, state, xs = prepare(description, seed=seed)
     assert_equal_to_scale(*gradients_both_ways(graph, state, xs, done))
 
 
+@settings(max_examples=2)
+@random_graphs
+def test_gradients_of_random_graphs_equal_those_of_stepping(**drawn):
+    check_gradients(**drawn)
+
+
+@pytest.mark.slow
+@settings(max_examples=max(settings().max_examples // 4, 1))
+@random_graphs
+def test_gradients_of_many_random_graphs_equal_those_of_stepping(**drawn):
+    check_gradients(**drawn)
+
+
+@pytest.mark.fast("6-3-*")
 @pytest.mark.parametrize(
     ("steps", "rows", "done"),
     [
@@ -73,6 +90,7 @@ def test_gradients_of_a_cycle_of_several_levels_equal_those_of_stepping(steps, r
     assert_equal_to_scale(*gradients_both_ways(graph, state, xs, done))
 
 
+@pytest.mark.slow
 def test_gradients_match_finite_differences():
     graph, state, xs = prepare(SEVERAL_LEVELS, rows=2)
     loss = make_loss(unroll, graph, state)
@@ -96,12 +114,14 @@ def along(run):
     return of_distance
 
 
+@pytest.mark.fast("reverse")
 @pytest.mark.parametrize("outer", [jax.grad, jax.jacfwd], ids=["reverse", "forward"])
 def test_second_derivatives_equal_those_of_stepping(outer):
     got, expected = (jax.jit(outer(jax.grad(along(run))))(0.5) for run in (unroll, step))
     np.testing.assert_allclose(got, expected, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_forward_mode_goes_through_stepping_alone():
     with pytest.raises(TypeError, match="forward-mode"):
         jax.jvp(along(unroll), (0.5,), (1.0,))

@@ -181,6 +181,7 @@ def train(graph, target, steps, rate=0.1):
         update(graph, optimizer)
 
 
+@pytest.mark.fast("1.0-*")
 @pytest.mark.parametrize(("initial", "wanted"), [(3.4, 2.0), (1.0, 2.0), (2.0, 3.0)])
 def test_gradient_finds_the_delay_within_a_step_or_two(initial, wanted):
     graph = line(LearnableDelay(0, 5, initial=initial, spread=2.0))
@@ -190,6 +191,7 @@ def test_gradient_finds_the_delay_within_a_step_or_two(initial, wanted):
     assert graph.connection("a", "b").delay[...] == pytest.approx(wanted, abs=0.05)
 
 
+@pytest.mark.fast("delay2")
 @pytest.mark.parametrize("delay", [1.3, [2, 0.25], LearnableDelay(0, 3, 1.4, True, 1.7)])
 def test_gradients_match_finite_differences_across_resets(delay):
     with jax.enable_x64(True):

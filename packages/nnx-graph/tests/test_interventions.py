@@ -80,9 +80,12 @@ def probings(draw, spec):
     return kind, target, arguments, {"rows": rows, "steps": steps}
 
 
-@settings(max_examples=max(settings().max_examples // 3, 1))
-@given(description=graph_descriptions(max_populations=4), data=st.data(), seed=st.integers(0, 99))
-def test_probed_graph_equals_interpreter(description, data, seed):
+random_graphs = given(
+    description=graph_descriptions(max_populations=4), data=st.data(), seed=st.integers(0, 99)
+)
+
+
+def check_against_interpreter(description, data, seed):
     done = data.draw(done_masks(STEPS, ROWS))
     xs = description.inputs(np.random.default_rng(seed), STEPS, ROWS)
     with jax.enable_x64(True):
@@ -104,6 +107,19 @@ def test_probed_graph_equals_interpreter(description, data, seed):
         for name, entry in extract_activations(out.metrics["populations"]).items():
             expected = [[row[name] for row in step] for step in result]
             np.testing.assert_allclose(entry, expected, rtol=1e-8, atol=1e-10)
+
+
+@settings(max_examples=3)
+@random_graphs
+def test_probed_graph_equals_interpreter(**drawn):
+    check_against_interpreter(**drawn)
+
+
+@pytest.mark.slow
+@settings(max_examples=max(settings().max_examples // 3, 1))
+@random_graphs
+def test_many_probed_graphs_equal_interpreter(**drawn):
+    check_against_interpreter(**drawn)
 
 
 def test_vmap_over_clamp_values_equals_interpreter_for_each():

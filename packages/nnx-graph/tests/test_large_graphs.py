@@ -47,6 +47,7 @@ def reaches_batches_and_gathers(graph):
     return batched and gathered
 
 
+@pytest.mark.fast("3")
 @pytest.mark.parametrize("customs", [0, 3])
 def test_random_graph_of_40_populations_equals_the_interpreter(customs):
     description = random_graph(seed=1, populations=40, connections=200, customs=customs)
@@ -79,11 +80,13 @@ def large_cycle():
     return graph, state_in_use(graph, ROWS), xs
 
 
+@pytest.mark.slow
 def test_gradients_of_a_large_cycle_equal_those_of_stepping():
     with jax.enable_x64(True):
         assert_equal_to_scale(*gradients_both_ways(*large_cycle(), DONE))
 
 
+@pytest.mark.slow
 def test_vmap_over_parameters_runs_several_graphs_at_once():
     with jax.enable_x64(True):
         graph, state, xs = large_cycle()
@@ -141,6 +144,7 @@ def count_equations(jaxpr):
     )
 
 
+@pytest.mark.fast("gradient-*", "step-star")
 @pytest.mark.parametrize("build", [star, ring])
 @pytest.mark.parametrize("program", ["step", "unroll", "gradient"])
 def test_programs_do_not_grow_with_the_number_of_populations(build, program):

@@ -66,6 +66,7 @@ def sample(widths, rows=ROWS):
     return {key: jnp.asarray(random.normal(size=(rows, n)), float) for key, n in widths.items()}
 
 
+@pytest.mark.fast("memory_graph")
 @pytest.mark.parametrize("make", [memory_graph, oscillator, feedforward])
 def test_graph_keeps_the_laws(make):
     graph, widths = make()
@@ -77,6 +78,7 @@ def test_graph_with_random_streams_keeps_the_laws():
     check_stateful_module(graph, sample(widths))
 
 
+@pytest.mark.slow
 @settings(max_examples=max(settings().max_examples // 10, 1))
 @given(description=graph_descriptions(max_populations=3), seed=st.integers(0, 2**16))
 def test_random_graph_keeps_the_laws(description, seed):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nnx_graph import Connection, Population, PopulationGraph
 from nnx_graph.testing import (
@@ -59,13 +59,15 @@ def assert_close(got, expected):
     )
 
 
-@given(
+random_graphs = given(
     description=graph_descriptions(),
     rows=st.sampled_from((1, 3)),
     data=st.data(),
     seed=st.integers(0, 2**16),
 )
-def test_graph_stepped_and_unrolled_equals_interpreter(description, rows, data, seed):
+
+
+def check_against_interpreter(description, rows, data, seed):
     done = data.draw(done_masks(STEPS, rows))
     cut = data.draw(st.sampled_from((0, 2, 5)))  # the rest is unrolled from a state in use
     xs = description.inputs(np.random.default_rng(seed), STEPS, rows)
@@ -79,6 +81,18 @@ def test_graph_stepped_and_unrolled_equals_interpreter(description, rows, data, 
         assert_close(stepped, expected)
         assert_close(unrolled, {key: y[cut:] for key, y in expected.items()})
         assert_close(final, last)
+
+
+@settings(max_examples=4)
+@random_graphs
+def test_graph_stepped_and_unrolled_equals_interpreter(**drawn):
+    check_against_interpreter(**drawn)
+
+
+@pytest.mark.slow
+@random_graphs
+def test_many_graphs_stepped_and_unrolled_equal_interpreter(**drawn):
+    check_against_interpreter(**drawn)
 
 
 def test_interpreter_matches_a_trace_by_hand():

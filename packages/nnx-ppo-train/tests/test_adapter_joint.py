@@ -36,6 +36,7 @@ def features(*lead):
     return jnp.asarray(np.random.default_rng(0).normal(size=(*lead, F)), jnp.float32)
 
 
+@pytest.mark.fast("lead1")
 @pytest.mark.parametrize("lead", [(B,), (T, B)])
 def test_joint_likelihood_is_the_sum_and_actions_stay_a_tree(lead):
     outs = []

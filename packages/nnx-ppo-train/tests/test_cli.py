@@ -110,6 +110,7 @@ def test_profile_of_several_seeds_is_refused(folder, capsys):
     check_usage_error(capsys, words, "--profile: expected one seed, got --seeds 2")
 
 
+@pytest.mark.fast("make_wrapped")
 @pytest.mark.parametrize("factory", ["make_undrawable", "make_wrapped"])
 def test_environment_that_cannot_be_drawn_is_trained_all_the_same(folder, capsys, factory):
     words = ["train", "--env", f"{folder}:{factory}", "--network", f"{folder}:make_network"]
@@ -285,6 +286,7 @@ def test_run_without_checkpoint_is_refused(command, folder, finished, capsys):
     check_usage_error(capsys, [command, "run"], "RunConfig.env: expected str", "got 5")
 
 
+@pytest.mark.fast("eval")
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("command", ["resume", "eval"])
 def test_run_with_a_damaged_checkpoint_names_the_one_before(command, folder, finished, capsys):

@@ -87,6 +87,7 @@ def test_best_checkpoint_is_kept_named_and_evaluated(finished, folder, capsys):
     assert str(best) in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_run_begins_with_the_parameters_of_another_and_keeps_some_frozen(folder, capsys):
     assert main([*MLP, "--run-dir", "first"]) == 0
     env = make_env("cartpole")
@@ -126,6 +127,7 @@ def test_flags_of_other_runs_that_cannot_be_followed_are_told(folder, capsys):
     check_usage_error(capsys, [*MLP, "--init-freeze", "nothing"], "freeze: patterns: expected a")
 
 
+@pytest.mark.slow
 def test_partly_fitting_checkpoint_goes_on_by_request(finished, folder, capsys):
     shutil.copytree(finished.path, "run")
     record = json.loads(Path("run/config.json").read_text())

@@ -180,6 +180,7 @@ class Odd(CartPole):
 """
 
 
+@pytest.mark.slow
 def test_names_of_rewards_are_no_markup(folder, capsys):
     Path("odd_rewards.py").write_text(REWARDS)
     words = ["--env", "odd_rewards:Odd", "--network", "mlp", "--run-dir", "run"]
@@ -225,6 +226,7 @@ def test_full_disk_for_checkpoints_ends_a_run_that_does_not_look_finished(
     assert "run/checkpoints/step_0000000016" in said.out
 
 
+@pytest.mark.fast(">/dev/full")
 @pytest.mark.parametrize("streams", [">&- 2>&- <&-", ">/dev/full"])
 def test_closed_and_full_streams_are_survived(tmp_path, streams):
     command = shlex.join([sys.executable, "-m", "nnx_ppo_train.cli", "envs"])

@@ -58,6 +58,7 @@ def test_bad_samples_are_counted_and_said(words, capsys):
     assert all(math.isfinite(line["losses/total"]) for line in lines if "losses/total" in line)
 
 
+@pytest.mark.slow
 def test_error_of_the_first_bad_value_is_a_failure(words, capsys):
     assert main([*words, "--ppo.nonfinite", "raise"]) == 1
     said = capsys.readouterr()
@@ -70,6 +71,7 @@ def test_error_of_the_first_bad_value_is_a_failure(words, capsys):
     assert "nnx-ppo eval run" in said.out
 
 
+@pytest.mark.slow
 def test_ignored_bad_values_are_shown_as_nan(words, capsys):
     assert main([*words, "--ppo.nonfinite", "ignore"]) == 1
     said = capsys.readouterr().out
@@ -89,6 +91,7 @@ def test_run_that_learns_nothing_fails(words, capsys):
     assert "Finished" not in said.out
 
 
+@pytest.mark.slow
 def test_seed_without_a_finite_return_is_shown_and_reaches_no_target(words, capsys):
     words = [word.replace("SometimesBad", "AlwaysBad") for word in words]
     more = ["--seeds", "2", "--ppo.nonfinite", "ignore", "--target-return", "-1"]

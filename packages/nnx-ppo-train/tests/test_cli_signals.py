@@ -50,6 +50,7 @@ def test_interrupted_run_leaves_a_checkpoint_and_goes_on(folder, capsys):
     check_resumable(capsys, "run")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="a system without SIGUSR1")
 def test_batch_systems_signal_saves_and_ends_soon_with_its_code(folder, capsys):
     with child(ENDLESS) as process:
@@ -64,6 +65,7 @@ def test_batch_systems_signal_saves_and_ends_soon_with_its_code(folder, capsys):
     check_resumable(capsys, "run")
 
 
+@pytest.mark.slow
 def test_sigterm_saves_every_seed_and_locks_keep_others_out(folder, capsys):
     with child([*ENDLESS, "--seeds", "2", "--seed", "3"]) as process:
         wait_for(lambda: n_lines("run/seed_4") > 2, process)
@@ -77,6 +79,7 @@ def test_sigterm_saves_every_seed_and_locks_keep_others_out(folder, capsys):
     check_resumable(capsys, "run/seed_4")
 
 
+@pytest.mark.slow
 def test_closed_pipe_does_not_end_a_run_and_a_killed_one_leaves_no_lock(folder, capsys):
     with child(ENDLESS) as process:
         assert "Training graph on cartpole" in process.stdout.readline()

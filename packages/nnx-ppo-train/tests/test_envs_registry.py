@@ -49,6 +49,7 @@ def test_step_keeps_tree_shapes_and_dtypes_of_reset(name, x64):
     assert start.done.dtype == start.info["truncated"].dtype == bool
 
 
+@pytest.mark.fast("point-mass", "recall", "hybrid-choice")
 @pytest.mark.parametrize("name", NAMES)
 def test_batched_scan_under_jit_equals_eager_steps(name):
     env = make_env(name)

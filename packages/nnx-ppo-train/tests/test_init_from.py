@@ -134,6 +134,7 @@ def test_frozen_parameters_do_not_move_in_training(tmp_path):
         load_network(tmp_path / "saved", make_network())
 
 
+@pytest.mark.fast("mlp", "graph")
 @pytest.mark.parametrize("name", list_networks())
 def test_every_network_can_be_frozen_but_for_one_array(name):
     env = make_env("cartpole-positions")

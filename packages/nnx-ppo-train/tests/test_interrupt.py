@@ -54,6 +54,7 @@ def test_signal_of_a_batch_system_is_noted_and_the_second_stops(caplog, number, 
     assert signal.getsignal(number) is before
 
 
+@pytest.mark.fast("SIGTERM")
 @pytest.mark.parametrize(("number", "code"), JOB_SIGNALS)
 def test_signal_of_a_batch_system_leaves_a_child_process_its_exit_code(number, code):
     program = (

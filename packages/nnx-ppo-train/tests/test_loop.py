@@ -112,6 +112,7 @@ def test_resumed_training_equals_uninterrupted_training(run):
     assert_same(whole, other)
 
 
+@pytest.mark.fast("mask-144")
 @pytest.mark.parametrize(("truncation", "counted"), [("bootstrap", 160), ("mask", 144)])
 def test_masked_truncations_leave_the_statistics(truncation, counted):
     env = make_env("limit-reward", limit=10)
@@ -283,6 +284,7 @@ def test_all_logging_levels_give_finite_scalars():
     assert all(np.isfinite(v) for k, v in final.items() if not k.startswith("train/"))
 
 
+@pytest.mark.slow
 def test_many_rewards_and_actions_train_together():
     env = make_env("body-chain", n_bodies=2)
     network = make_network("mlp", env, nnx.Rngs(0), NetworkOptions(hidden_size=4))

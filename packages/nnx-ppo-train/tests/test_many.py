@@ -55,7 +55,13 @@ def make_silent():
     return network
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["vectorized", "in turns"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(True, id="vectorized"),
+        pytest.param(False, id="in turns", marks=pytest.mark.slow),
+    ],
+)
 def many(request):
     logs, saved = [], []
     result = train_ppo_many(
@@ -260,6 +266,7 @@ def with_mechanisms(seed, target_kl):
     return train_ppo(RandomEnds(), make_lstm(None, nnx.Rngs(seed)), config).training_state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vectorize", [True, False])
 def test_members_equal_single_runs_with_every_mechanism_on(vectorize):
     config = TrainConfig(ppo=MECHANISMS, eval=EvalConfig(enabled=False))

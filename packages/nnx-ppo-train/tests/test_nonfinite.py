@@ -90,6 +90,7 @@ def trained(env, network, config=QUIET, **options):
     return logs
 
 
+@pytest.mark.fast("reward-nan")
 @pytest.mark.parametrize(
     ("kind", "value"), [("reward", "nan"), ("observation", "inf"), ("observation", "large")]
 )
@@ -131,6 +132,7 @@ def test_rollout_ends_episodes_of_bad_samples_and_starts_new_ones():
     del carry, states
 
 
+@pytest.mark.fast("carry")
 @pytest.mark.parametrize("what", ["output", "carry"])
 def test_bad_outputs_and_carries_are_left_out_and_their_rows_start_anew(what):
     network = make("mlp")
@@ -144,6 +146,7 @@ def test_bad_outputs_and_carries_are_left_out_and_their_rows_start_anew(what):
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(grads))
 
 
+@pytest.mark.slow
 def test_a_step_before_a_missing_value_is_left_out_too():
     network = make("mlp")
     broken = Sequential(
@@ -277,6 +280,7 @@ def test_updates_of_an_undefined_divergence_are_not_applied():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.fast("options1")
 @pytest.mark.parametrize("options", [{}, {"gradient_clipping": 1.0}])
 def test_updates_with_a_bad_gradient_are_not_applied(options):
     config = dataclasses.replace(QUIET, ppo=dataclasses.replace(PPO, **options))
@@ -308,6 +312,7 @@ def test_raise_names_the_first_observation_and_reward():
     )
 
 
+@pytest.mark.fast("output")
 @pytest.mark.parametrize("what", ["output", "carry"])
 def test_raise_names_the_module(what):
     network = make("mlp")
@@ -325,6 +330,7 @@ class BadLoss(StatefulModule):
         return StatefulModuleOutput(state, x, jnp.where(x[:, 0] > 0.12, jnp.inf, 0.0), {})
 
 
+@pytest.mark.slow
 def test_raise_names_a_regularization_loss():
     network = make("mlp")
     text = raising(
@@ -333,6 +339,7 @@ def test_raise_names_a_regularization_loss():
     assert "output regularization_loss is not finite in step" in text
 
 
+@pytest.mark.slow
 def test_raise_names_the_value_after_the_last_step():
     network = make("mlp")
 
@@ -355,6 +362,7 @@ def test_raise_names_the_parameter_of_a_bad_gradient():
     assert "child_modules/1/zero" in text
 
 
+@pytest.mark.slow
 def test_raise_says_nothing_on_a_healthy_run():
     ppo = dataclasses.replace(PPO, nonfinite="raise")
     logs = trained(RandomEnds(), make("lstm"), dataclasses.replace(QUIET, ppo=ppo))
@@ -372,6 +380,7 @@ def test_ignore_does_as_it_says():
     assert "nonfinite/samples" not in logs[0]
 
 
+@pytest.mark.slow
 def test_many_seeds_go_on_beside_one_of_nan_and_end_when_all_are():
     def network(env, rngs):
         is_second = bool(rngs.params() == nnx.Rngs(1).params())

@@ -519,6 +519,12 @@ OPTIONS = {
     VideoConfig: [video_enabled, video_every_steps, episode_length, render_kwargs],
     TrainConfig: [seed, checkpoint_every_steps, checkpoint_every_minutes, target_return],
 }  # fmt: skip
+SLOW = {
+    bptt_length, desired_kl, entropy_scale, entropy_schedule, env_resets, eval_n_envs,
+    gradient_clipping, logging_level, logging_percentiles, nonfinite, normalize_over,
+    normalize_rewards, recompute_advantages, target_kl, weight_decay, weight_decay_mask,
+}  # fmt: skip
+"""Those that compile a training of their own, and of which other modules have fast tests."""
 PARTS = {"ppo", "eval", "video", "group_by", "group_names"}
 
 
@@ -539,7 +545,11 @@ def test_every_option_has_a_check(kind):
 @pytest.mark.parametrize(
     "check",
     [
-        pytest.param(check, id=f"{kind.__name__}.{field_of(check)}")
+        pytest.param(
+            check,
+            id=f"{kind.__name__}.{field_of(check)}",
+            marks=pytest.mark.slow if check in SLOW else [],
+        )
         for kind, checks in OPTIONS.items()
         for check in checks
     ],

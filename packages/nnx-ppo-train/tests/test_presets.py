@@ -51,6 +51,7 @@ class Shows:
         return state
 
 
+@pytest.mark.fast("*-mlp", "recall-*")
 @every_wiring
 @pytest.mark.parametrize("env", ENVS)
 def test_every_wiring_fits_every_environment(network, env):

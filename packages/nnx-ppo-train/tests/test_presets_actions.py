@@ -76,6 +76,7 @@ def test_every_network_fits_every_kind_of_action(network, env):
     check_boundary(env, build(network, env), B, combine_advantages=False)
 
 
+@pytest.mark.fast("mlp")
 @every_wiring
 def test_network_with_masks_keeps_the_laws(network):
     random = np.random.default_rng(0)
@@ -107,6 +108,7 @@ def observations(env, steps=T, seed=0):
     }
 
 
+@pytest.mark.fast("graph")
 @every_wiring
 def test_mask_rules_out_choices_step_by_step(network):
     """At step t of row b only the choice (t + b) mod 4 is allowed."""
@@ -118,6 +120,7 @@ def test_mask_rules_out_choices_step_by_step(network):
     np.testing.assert_array_equal(jax.tree.leaves(out.output.loglikelihoods)[0], np.zeros((6, B)))
 
 
+@pytest.mark.fast("graph")
 @every_wiring
 def test_mask_of_one_action_leaves_the_others_alone(network):
     net, obs = build(network, HYBRID), observations(HYBRID, steps=8)
@@ -130,6 +133,7 @@ def test_mask_of_one_action_leaves_the_others_alone(network):
         np.testing.assert_array_equal(masked.actions[name], free.actions[name])
 
 
+@pytest.mark.fast("hybrid-*")
 @every_wiring
 @pytest.mark.parametrize("env", MASKED.values(), ids=MASKED)
 def test_mask_is_no_feature(network, env):
@@ -149,6 +153,7 @@ def test_mask_is_no_feature(network, env):
     assert any(not np.array_equal(*pair) for pair in zip(before, after, strict=True))
 
 
+@pytest.mark.fast("graph")
 @every_wiring
 def test_mask_is_not_normalized(network):
     net, obs = build(network, BARE), observations(BARE)
@@ -158,6 +163,7 @@ def test_mask_is_not_normalized(network):
     assert normalizer.sample_count == T * B
 
 
+@pytest.mark.fast("graph")
 @every_wiring
 def test_features_still_reach_actor_and_critic(network):
     net = deterministic(build(network, PRIVILEGED))

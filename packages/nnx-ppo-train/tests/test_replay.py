@@ -27,6 +27,7 @@ def rollout_of(network, env, seed=1):
     return run(variables)
 
 
+@pytest.mark.fast("graph", "variational")
 @pytest.mark.parametrize("name", sorted(TRUNKS))
 def test_first_ratio_is_one(name):
     network = make(name)
@@ -66,6 +67,7 @@ def test_first_ratio_is_not_one_when_a_reset_is_replayed_late():
     assert np.abs(ratio - 1).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_stepping_the_network_by_hand_gives_the_stored_outputs():
     network = make("nested")
     state, after, rollout = rollout_of(network, RandomEnds())

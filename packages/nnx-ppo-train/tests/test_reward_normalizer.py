@@ -119,6 +119,7 @@ def _params(network):
     return nnx.state(network, nnx.Param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("truncation", "counted"), [("bootstrap", 160), ("mask", 144)])
 def test_masked_truncations_leave_its_statistics_too(truncation, counted):
     env = make_env("limit-reward", limit=10)

@@ -27,6 +27,7 @@ def step(name, inputs, extras=None):
     return compiled(SAMPLERS[name].build)(inputs, extras)
 
 
+@pytest.mark.fast("tanh", "categorical", "multi, masked")
 @every_sampler
 def test_sampler_keeps_the_laws(name):
     row, sampler = SAMPLERS[name], build(name, entropy_weight=0.1)
@@ -62,6 +63,7 @@ def extreme_inputs(row, dtype):
     return {"params": params, "mask": jnp.asarray(row.inputs(len(params))["mask"])}
 
 
+@pytest.mark.fast("*-bfloat16")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("name", ["tanh, quadrature", "categorical, masked", *CLASSES])
 def test_likelihoods_and_gradients_are_finite_for_extreme_parameters(name, dtype):
@@ -93,6 +95,7 @@ def test_likelihoods_and_gradients_are_finite_for_extreme_parameters(name, dtype
 # ---- noise -----------------------------------------------------------------------------------
 
 
+@pytest.mark.fast("tanh", "categorical")
 @every_class
 def test_rows_steps_and_runs_draw_different_noise(name):
     sampler = build(name)
@@ -149,6 +152,7 @@ def test_replay_with_new_parameters_keeps_the_action(name):
     assert not np.allclose(drawn.output["log_likelihood"], replayed.output["log_likelihood"])
 
 
+@pytest.mark.fast("tanh")
 @pytest.mark.parametrize("name", ["normal", "tanh", "beta"])
 def test_no_gradient_flows_through_the_action(name):
     """PPO differentiates the likelihood of a given action, also where it was just drawn."""
@@ -157,6 +161,7 @@ def test_no_gradient_flows_through_the_action(name):
     assert not np.any(gradient)
 
 
+@pytest.mark.fast("tanh", "categorical")
 @every_class
 def test_unroll_equals_stepping_bit_for_bit(name):
     sampler = build(name)

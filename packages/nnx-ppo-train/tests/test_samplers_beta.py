@@ -90,6 +90,7 @@ def test_density_integrates_to_one_over_actions():
     assert np.trapezoid(density, grid[:, 0]) == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.fast("2.0-*")
 @pytest.mark.parametrize(("alpha", "beta"), [(1.2, 1.2), (2.0, 6.0)])
 def test_draws_follow_the_distribution(alpha, beta):
     out = compiled(BetaSampler)(np.tile(parameters(alpha, beta), (20_000, 1)))

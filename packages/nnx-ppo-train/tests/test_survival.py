@@ -120,6 +120,7 @@ def undisturbed():
     return result.training_state, callback
 
 
+@pytest.mark.fast("32")
 @pytest.mark.parametrize("at", [0, 2 * STEP, 3 * STEP])
 def test_a_run_cut_anywhere_goes_on_bit_for_bit(undisturbed, at):
     saved = {}

@@ -100,6 +100,7 @@ def spoiled(network, path):
     return network
 
 
+@pytest.mark.slow
 def test_network_of_nan_fails_naming_module_leaf_and_variables():
     network = actor_critic(Normalizer(OBS), Leaky())
     nnx.update(network, jax.tree.map(lambda leaf: leaf * jnp.nan, nnx.state(network, nnx.Param)))
@@ -121,6 +122,7 @@ def test_module_of_nan_is_named_before_what_reads_it():
         check(network)
 
 
+@pytest.mark.slow
 def test_observation_of_nan_is_named():
     class Lost(Drift):
         def step(self, state, action):
@@ -139,6 +141,7 @@ class NanWhenLong(Leaky):
         return out.replace(output=jnp.where(bad[:, None, None], jnp.nan, out.output))
 
 
+@pytest.mark.slow
 def test_nan_of_the_replay_alone_is_found():
     with pytest.raises(ReplayError, match=r"deviates by inf, limit 0\.000") as failure:
         check(actor_critic(NanWhenLong()))
@@ -272,6 +275,7 @@ def test_network_is_left_untouched_and_its_streams_where_they_were():
     assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), before, nnx.state(network)))
 
 
+@pytest.mark.slow
 def test_traced_network_acts_as_the_network_itself():
     network = actor_critic(Leaky())
     differences = []
@@ -295,6 +299,7 @@ def test_traced_network_acts_as_the_network_itself():
 # ---- faults of rollout functions ---------------------------------------------------------------
 
 
+@pytest.mark.fast("1-late")
 @pytest.mark.parametrize(("shift", "word"), [(1, "late"), (-1, "early")])
 def test_done_stored_at_another_step_is_found(shift, word):
     unroll_fn = changing_rollout(
@@ -326,6 +331,7 @@ def test_rollout_that_begins_with_a_later_carry_is_found():
         check(actor_critic(Leaky()), unroll_fn)
 
 
+@pytest.mark.slow
 def test_rollout_that_returns_a_carry_without_its_last_resets_is_found():
     def unroll_fn(*args):
         _, env_state, rollout = unroll_env(*args)
@@ -415,6 +421,7 @@ class NeverResets(Leaky):
         return scan_unroll(self, state, xs, None, rollout_extras)
 
 
+@pytest.mark.fast("ResetsLate-*")
 @pytest.mark.parametrize(
     ("faulty", "found"),
     [
@@ -442,6 +449,7 @@ def test_noise_drawn_anew_from_the_carry_is_found():
         check(actor_critic(Leaky(), DrawsAnew(nnx.Rngs(0)), Leaky()))
 
 
+@pytest.mark.slow
 def test_noise_drawn_anew_from_a_stream_is_found():
     with pytest.raises(ReplayError, match=r"module '1' \(DrawsFromStream\) is another") as caught:
         check(actor_critic(Leaky(), DrawsFromStream(nnx.Rngs(0), replays=False)))
@@ -523,6 +531,7 @@ def test_first_module_in_the_order_of_execution_is_blamed():
     assert "module/0/c" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_compute_of_a_graph_is_blamed_before_its_population_and_what_reads_it():
     graph = PopulationGraph(nnx.Rngs(0))
     graph.add_input("x", OBS, input_from="x")

@@ -12,10 +12,10 @@ from ._networks import TRUNKS, RandomEnds, make
 
 SIZES = {"n_envs": 4, "rollout_length": 8}
 QUICK = {
-    "float32": ("delay", "lru", "mlp", "variational"),
-    "float64": ("ar1", "graph", "nested"),
+    "float32": ("lru", "variational"),
+    "float64": ("graph",),
 }
-"""What the fast tests check: every kind of memory and noise once. The others are slow."""
+"""What the fast tests check: memory in layers, noise, memory in delays. The others are slow."""
 
 EVERY = [
     pytest.param(name, dtype, marks=[] if name in QUICK[dtype] else pytest.mark.slow)

@@ -100,6 +100,7 @@ def test_ctrnn_without_in_features_adds_its_input():
 # ---- gradients -----------------------------------------------------------------------------------
 
 
+@pytest.mark.fast("CTRNN", "Noise")
 @pytest.mark.parametrize("kind", [LeakyIntegrator, CTRNN, Noise, OrnsteinUhlenbeckNoise])
 def test_gradients_equal_finite_differences(kind):
     with jax.enable_x64(True):

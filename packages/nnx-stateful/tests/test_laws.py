@@ -50,6 +50,21 @@ PROBES = [
 BASES = {"Container", "RecurrentLayer", "StatefulModule", "StochasticModule"}
 
 
+@pytest.mark.fast(
+    "Apply",
+    "Filter",
+    "Flattener",
+    "Splitter",
+    "Dense",
+    "Map",
+    "LSTM",
+    "LRU",
+    "Delay, nested input",
+    "Normalizer",
+    "Noise",
+    "ALIF",
+    "nested",
+)
 @pytest.mark.parametrize("case", shipped_modules(), ids=lambda case: case.name)
 def test_shipped_module_keeps_all_laws(case):
     check_stateful_module(case.build(nnx.Rngs(0)), case.sample(4))

@@ -171,6 +171,7 @@ def test_parameters_are_drawn_as_without_it_and_results_lie_near(layer):
     assert 1e-5 < difference < 5e-2
 
 
+@pytest.mark.fast("make_mlp", "GRU")
 @pytest.mark.parametrize("name", ["make_mlp", "LSTM", "GRU", "LRU"])
 def test_layer_in_float64_keeps_the_laws_and_rounds_as_before(name):
     module = LAYERS[name](nnx.Rngs(0), compute_dtype="bfloat16")

@@ -22,9 +22,15 @@ STEPS, ROWS, FEATURES = 3, 4, 3
 # Compiling each network would take longer than running it: these run operation by operation.
 
 
-@given(description=module_descriptions(), seed=st.integers(0, 2))
-@settings(max_examples=settings.default.max_examples // 2)  # operations compile for each
-def test_random_network_keeps_the_laws(description, seed):
+random_networks = given(description=module_descriptions(), seed=st.integers(0, 2))
+random_sequences = given(
+    description=module_descriptions(),
+    xs=input_arrays(STEPS, ROWS, FEATURES),
+    done=done_masks(STEPS, ROWS),
+)
+
+
+def check_laws(description, seed):
     net = description.build(nnx.Rngs(seed))
     with jax.disable_jit():
         check_stateful_module(
@@ -36,18 +42,38 @@ def test_random_network_keeps_the_laws(description, seed):
         )
 
 
-@given(
-    description=module_descriptions(),
-    xs=input_arrays(STEPS, ROWS, FEATURES),
-    done=done_masks(STEPS, ROWS),
-)
-def test_random_network_unrolls_as_it_steps(description, xs, done):
+def check_unroll(description, xs, done):
     net = description.build(nnx.Rngs(0))
     state = initial_state(net, ROWS)
     with jax.disable_jit():
         unrolled = net.unroll(state, jnp.asarray(xs), jnp.asarray(done))
         stepped = step_through(net, state, jnp.asarray(xs), jnp.asarray(done))
     assert_close("", stepped, unrolled, (1e-4, 1e-4))
+
+
+@random_networks
+@settings(max_examples=3)
+def test_random_network_keeps_the_laws(description, seed):
+    check_laws(description, seed)
+
+
+@pytest.mark.slow
+@random_networks
+@settings(max_examples=settings.default.max_examples // 2)  # operations compile for each
+def test_many_random_networks_keep_the_laws(description, seed):
+    check_laws(description, seed)
+
+
+@random_sequences
+@settings(max_examples=5)
+def test_random_network_unrolls_as_it_steps(description, xs, done):
+    check_unroll(description, xs, done)
+
+
+@pytest.mark.slow
+@random_sequences
+def test_many_random_networks_unroll_as_they_step(description, xs, done):
+    check_unroll(description, xs, done)
 
 
 @pytest.mark.parametrize("kind", sorted(LEAVES))

@@ -109,6 +109,7 @@ def test_gradients_equal_those_of_stepping(compiled, name, done, kind):
     assert_equal(unrolled(*inputs, done), stepped(*inputs, done))
 
 
+@pytest.mark.fast("*-LSTM")
 @each_layer
 @pytest.mark.parametrize(
     ("steps", "rows", "done"),
@@ -123,6 +124,7 @@ def test_gradients_equal_those_of_stepping_in_small_shapes(layer, steps, rows, d
     assert_equals_stepping(make(layer), done, steps, rows)
 
 
+@pytest.mark.fast("GRU")
 @each_layer
 def test_gradients_in_bfloat16_equal_those_of_stepping(layer):
     assert_equals_stepping(make(layer, compute_dtype="bfloat16"), SOME_DONE)
@@ -132,6 +134,7 @@ def swapped_softmax(x):
     return jax.nn.softmax(x, axis=-1)[..., ::-1]
 
 
+@pytest.mark.fast("*-own-LSTM", "*-plain-GRU")
 @each_gated_layer
 @pytest.mark.parametrize(
     ("gate_fn", "activation_fn", "scans"),
@@ -167,6 +170,7 @@ def test_fresh_rows_alone_carry_the_gradient_of_a_trainable_initial_state():
 # ---- transformations -----------------------------------------------------------------------------
 
 
+@pytest.mark.fast("*-LSTM")
 @each_layer
 @pytest.mark.parametrize("transform", [jax.vmap, lambda f: functools.partial(jax.lax.map, f)])
 def test_many_seeds_at_once_equal_one_at_a_time(layer, transform):
@@ -178,6 +182,7 @@ def test_many_seeds_at_once_equal_one_at_a_time(layer, transform):
     assert_equal(together, stack(*(gradients(*each) for each in inputs)))
 
 
+@pytest.mark.fast("GRU")
 @each_layer
 def test_gradient_of_a_gradient_equals_that_of_stepping(layer):
     module = make(layer)
