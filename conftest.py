@@ -3,6 +3,7 @@
 import gc
 import os
 import tempfile
+from collections.abc import Iterator
 
 import jax
 import pytest
@@ -37,3 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(folder.cleanup)
         jax.config.update("jax_compilation_cache_dir", folder.name)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+@pytest.fixture(scope="module")
+def whole_tracebacks() -> Iterator[None]:
+    """JAX leaves its own frames in tracebacks: to take them out takes most of an error's time."""
+    before = jax.config.jax_traceback_filtering  # type: ignore[attr-defined]
+    jax.config.update("jax_traceback_filtering", "off")
+    yield
+    jax.config.update("jax_traceback_filtering", before)

@@ -47,10 +47,7 @@ def nothing_compiles() -> Iterator[None]:
     def first(run: Any, start: Any, callbacks: Any) -> Any:
         return _reached() if start is None else loop(run, start, callbacks)
 
-    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
-        before = jax.config.jax_traceback_filtering
-        jax.config.update("jax_traceback_filtering", "off")  # which takes a third of the time
-        stack.callback(jax.config.update, "jax_traceback_filtering", before)
+    with pytest.MonkeyPatch.context() as patch:
         for module in (_evaluation, _episode_recording):
             patch.setattr(module, "run_kept", evaluated)
         patch.setattr(_train._Run, "loop", first)

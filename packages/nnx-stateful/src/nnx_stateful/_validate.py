@@ -126,7 +126,7 @@ def as_compute_dtype(kind: str, value: Any) -> np.dtype | None:
         if isinstance(value, jax.Array | np.ndarray | np.generic):  # their dtype is not meant
             raise TypeError
         dtype = jnp.dtype(value)
-    except TypeError:
+    except (TypeError, ValueError):
         error = ValueError if isinstance(value, str) else TypeError
         raise error(f"{expected}, which is no type; write compute_dtype='bfloat16'") from None
     least = jnp.finfo(jnp.bfloat16)
