@@ -85,7 +85,8 @@ def rollout_state() -> Any:
 
 def _loss(network: Any, carry: Any, data: Any, config: Any, part: Any) -> Any:
     """The loss of a rollout of which a part is another value."""
-    if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str):
+    of_data = isinstance(data, npt.Transition) and isinstance(part, tuple)
+    if of_data and len(part) == 2 and isinstance(part[0], str):
         data = dataclasses.replace(data, **{part[0]: part[1]})
     if not isinstance(data, npt.Transition):
         return npt.ppo_loss(network, carry, data, config)

@@ -47,7 +47,7 @@ def record_episode(
     variables = nnx.split(deterministic(networks), nnx.RngState, ...)
     with explained(lambda: check_boundary(env, networks, 1, combine_advantages=True)):
         start, states = run_kept(env, _make_run, (max_length,), *variables, key)
-    over = np.asarray(ended(states)[0])[:, 0]
+        over = np.asarray(ended(states)[0])[:, 0]
     length = int(np.argmax(over)) + 1 if over.any() else max_length
     batch = EnvBatch(env, 1)
     initial = _plain(_first_row(batch, start))
