@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 from ._logging_level import LoggingLevel, check_logging
 from ._ppo_config import PPOConfig
-from ._validate import boolean, check_whole_number, instance, number, one_of, whole_number
+from ._validate import boolean, instance, number, one_of, whole_number
 
 LARGEST_SEED = 2**32 - 1
 """JAX reads the lower 32 bits of a seed and no more; a larger one would repeat a smaller one."""
 LARGEST_LENGTH = 2**31 - 1
-"""Compiled programs count steps in 32 bits."""
+"""Steps that an int32 can count."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,8 +48,7 @@ class EvalConfig:
             boolean(self, name)
         for name in ("every_steps", "n_envs"):
             whole_number(self, name, at_least=1)
-        where = "EvalConfig.max_episode_length"
-        check_whole_number(self.max_episode_length, where, 1, LARGEST_LENGTH)
+        whole_number(self, "max_episode_length", at_least=1, at_most=LARGEST_LENGTH)
         one_of(self, "seeds", ("fixed", "fresh"))
         check_logging(self)
         _check_groups(self)

@@ -13,13 +13,11 @@ from nnx_stateful import PyTree, StatefulModule, initial_state, rebuild, rekey_n
 from ._actions import for_environment
 from ._arguments import check_key, check_network, explained
 from ._boundary import check_boundary
+from ._config import LARGEST_LENGTH
 from ._env_batch import EnvBatch, ended
 from ._evaluation import deterministic
 from ._programs import run_kept
 from ._validate import check_whole_number
-
-LARGEST_LENGTH = 2**31 - 1
-"""Steps that an int32 can count."""
 
 
 def record_episode(
