@@ -4,6 +4,7 @@ import gc
 import os
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 import jax
@@ -59,3 +60,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     absent = {name: sorted(patterns) for name, patterns in unseen.items() if patterns}
     if absent and not any("::" in word for word in config.args):
         raise pytest.UsageError(f"pytest.mark.fast names rows that are not there: {absent}")
+
+
+@pytest.fixture(scope="module")
+def whole_tracebacks() -> Iterator[None]:
+    """JAX leaves its own frames in tracebacks: to take them out takes most of an error's time."""
+    before = jax.config.jax_traceback_filtering  # type: ignore[attr-defined]
+    jax.config.update("jax_traceback_filtering", "off")
+    yield
+    jax.config.update("jax_traceback_filtering", before)

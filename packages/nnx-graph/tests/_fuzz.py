@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 import json
 import tempfile
 from collections.abc import Hashable
@@ -205,8 +206,8 @@ def some(call, **good):
         given = good | dict(zip(names, values, strict=False))
         return lambda: call(**given)
 
-    names = st.lists(st.sampled_from(sorted(good)), min_size=1, max_size=3, unique=True)
-    return st.builds(drawn, names, st.lists(junk, min_size=3, max_size=3))
+    names = [names for n in (1, 2, 3) for names in itertools.combinations(sorted(good), n)]
+    return st.builds(drawn, st.sampled_from(names), st.tuples(junk, junk, junk))
 
 
 def written(text):
@@ -393,8 +394,9 @@ def entry_points():
     )
     points["with_graph"] = some(with_graph, network=graph, change=lambda g: g, path=None)
     points["initialize_state"] = some(graph.initialize_state, batch_size=2)
+    state = graph.initialize_state(1)
     points["call"] = some(
-        lambda x, entry: graph(graph.initialize_state(1), {"x": entry} if x is True else x),
+        lambda x, entry: graph(state, {"x": entry} if x is True else x),
         x=True,
         entry=jnp.ones((1, 2)),
     )

@@ -1,10 +1,9 @@
 """Bad values at every public function: a documented exception, or a valid result."""
 
-import os
 import warnings
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("networkx")
@@ -12,6 +11,14 @@ pytest.importorskip("matplotlib")
 
 from ._fuzz import entry_points
 
+pytestmark = pytest.mark.usefixtures("whole_tracebacks")
+
+AT_ONCE = 50  # values in one example of Hypothesis, of which each takes its time
+MANY = settings(
+    max_examples=2_000 // AT_ONCE,
+    phases=[Phase.generate],  # to shrink that many values takes minutes
+    suppress_health_check=list(HealthCheck),
+)
 POINTS = entry_points()
 DOCUMENTED = (TypeError, ValueError, FileNotFoundError)
 RAW = ("object is not", "unsupported operand", "has no attribute", "not supported between")
@@ -42,12 +49,12 @@ def test_bad_value_anywhere_raises_a_documented_exception(data):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("NNX_FUZZ" not in os.environ, reason="set NNX_FUZZ=1 for thousands of examples")
 @pytest.mark.parametrize("name", sorted(POINTS))
 def test_many_bad_values_raise_documented_exceptions(name):
-    @settings(max_examples=2_000, suppress_health_check=list(HealthCheck))
-    @given(call=POINTS[name])
-    def run(call):
-        check(name, call)
+    @MANY
+    @given(data=st.data())
+    def run(data):
+        for _ in range(AT_ONCE):
+            check(name, data.draw(POINTS[name]))
 
     run()

@@ -302,6 +302,7 @@ def test_compressed_file_that_expands_without_end_is_refused(path, expanding):
         (GRAPHML.replace('id="b"', 'id="a"'), "expected a node once for each id .*got 'a' twice"),
         (GRAPHML.replace('"d1">y', '"d0">1'), "expected the data of an element once .*got 'd0'"),
         (GRAPHML.replace('target="a"', ""), r"got one with \['id', 'source'\]; add the target"),
+        (GRAPHML.replace("target=", "t" * 9000 + "="), r"'t+\.\.\.t+'\]; add the target"),
         (GRAPHML.replace('target="a"', 'target="c"'), "id of a node as target of an edge, got 'c'"),
         (GRAPHML.replace("<graph ", "<hyper ").replace("/graph>", "/hyper>"), "networkx says"),
         (BOMB + GRAPHML.split("?>")[1], "without entities of its own, got 'a', whose text may"),

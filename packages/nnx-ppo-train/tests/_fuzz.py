@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import itertools
-import os
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from nnx_ppo_train import (
     EvalConfig,
@@ -27,8 +27,12 @@ from nnx_ppo_train._arguments import tells
 from nnx_ppo_train.envs import CartPole
 from nnx_stateful import Dense
 
-MANY = int(os.environ.get("NNX_FUZZ_EXAMPLES", "2000"))
-"""Examples for each entry point in the slow tests."""
+AT_ONCE = 50  # values in one example of Hypothesis, of which each takes its time
+MANY = settings(
+    max_examples=2_000 // AT_ONCE,
+    phases=[Phase.generate],  # to shrink that many values takes minutes
+    suppress_health_check=list(HealthCheck),
+)
 
 
 class Odd:

@@ -262,6 +262,19 @@ def words(run: Path) -> st.SearchStrategy[list[str]]:
     )  # fmt: skip
 
 
+def once(call: Callable[..., Any], key: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that keeps what it returned: most examples ask again for what another asked."""
+    kept: dict[Any, Any] = {}
+
+    def called(*arguments: Any) -> Any:
+        asked = key(*arguments)
+        if asked not in kept:
+            kept[asked] = call(*arguments), arguments  # which keeps their ids from being used again
+        return kept[asked][0]
+
+    return called
+
+
 @contextlib.contextmanager
 def nothing_runs(folder: Path) -> Iterator[None]:
     """Context in which commands end where a run would begin, and nothing is saved."""
@@ -269,32 +282,28 @@ def nothing_runs(folder: Path) -> Iterator[None]:
     def reached(*_: Any, **__: Any) -> Any:
         raise Reached
 
-    made: dict[str, Any] = {}
-    resolve = _resolve.resolve_network
-
-    def resolved_once(run: Any, env: Any, rngs: Any) -> Any:
-        """A run's network; to draw its parameters takes most of an example's time."""
-        key = repr((run.env, run.network, run.net))
-        if key not in made:
-            made[key] = resolve(run, env, rngs)
-        return made[key]
-
-    fits: set[Any] = set()
-    check = _check_training.check_boundary
-
-    def checked_once(env: Any, networks: Any, n_envs: Any, combine: Any) -> None:
-        key = (type(env), id(networks), n_envs, combine)
-        if key not in fits:
-            check(env, networks, n_envs, combine)
-            fits.add(key)
-
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         # Names that no encoding has in captured logs end a process of pytest-xdist.
         patch.setattr(logging.getLogger("nnx_ppo_train"), "disabled", True)
-        patch.setattr(_check_training, "check_boundary", checked_once)
+        for module, name, key in (
+            (_main, "parse", lambda words: tuple(words)),
+            (_resolve, "resolve_env", lambda name: name),
+            (_resolve, "resolve_network", lambda run, *_: repr((run.env, run.network, run.net))),
+            (_resolve, "check_env", id),
+            (
+                _resolve,
+                "check_training",
+                lambda env, _, network, config, optimizer: (id(env), id(network), repr(config)),
+            ),
+            (
+                _check_training,
+                "check_boundary",
+                lambda env, network, *rest: (type(env), id(network), *rest),
+            ),
+        ):
+            patch.setattr(module, name, once(getattr(module, name), key))
         patch.setattr(_checkpoint.StateFactory, "fresh", reached)  # new episodes, compiled
-        patch.setattr(_resolve, "resolve_network", resolved_once)
         patch.setattr(Session, "train", reached)
         patch.setattr(ManySession, "train", reached)
         patch.setattr(_eval, "_values", reached)

@@ -160,6 +160,7 @@ def _presets() -> dict[str, Entry]:
         )
 
     names = {name: name for name in list_networks()}
+    small = NetworkOptions(hidden_size=4, hidden_layers=1)
     options = {
         "wide": NetworkOptions(hidden_size=10**6),
         "no such key": NetworkOptions(actor_obs="x"),
@@ -171,7 +172,7 @@ def _presets() -> dict[str, Entry]:
     return {
         "make_network": Entry(
             preset,
-            {"name": "mlp", "env": World(), "rngs": "own", "options": None},
+            {"name": "mlp", "env": World(), "rngs": "own", "options": small},
             {"name": names, "env": WORLDS, "options": options},
         ),
         "make_mlp_actor_critic": Entry(

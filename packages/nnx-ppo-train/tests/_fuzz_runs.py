@@ -47,10 +47,7 @@ def nothing_compiles() -> Iterator[None]:
     def first(run: Any, start: Any, callbacks: Any) -> Any:
         return _reached() if start is None else loop(run, start, callbacks)
 
-    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
-        before = jax.config.jax_traceback_filtering
-        jax.config.update("jax_traceback_filtering", "off")  # which takes a third of the time
-        stack.callback(jax.config.update, "jax_traceback_filtering", before)
+    with pytest.MonkeyPatch.context() as patch:
         for module in (_evaluation, _episode_recording):
             patch.setattr(module, "run_kept", evaluated)
         patch.setattr(_train._Run, "loop", first)
@@ -88,7 +85,8 @@ def rollout_state() -> Any:
 
 def _loss(network: Any, carry: Any, data: Any, config: Any, part: Any) -> Any:
     """The loss of a rollout of which a part is another value."""
-    if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str):
+    of_data = isinstance(data, npt.Transition) and isinstance(part, tuple)
+    if of_data and len(part) == 2 and isinstance(part[0], str):
         data = dataclasses.replace(data, **{part[0]: part[1]})
     if not isinstance(data, npt.Transition):
         return npt.ppo_loss(network, carry, data, config)

@@ -265,6 +265,7 @@ def test_run_folder_with_a_name_that_no_system_has_is_refused(folder, capsys):
 @pytest.mark.parametrize("command", ["resume", "eval"])
 def test_absent_run_folder_is_refused_and_those_nearby_are_named(command, folder, finished, capsys):
     check_usage_error(capsys, [command, "runs/a"], "no such folder", "there are none nearby")
+    check_usage_error(capsys, [command, "of two\nlines"], "of two lines: expected a run folder")
     near = str(finished.path.parent / "rnu")
     check_usage_error(capsys, [command, near], "no such folder", str(finished.path))
     check_usage_error(capsys, [command, "."], "no config.json in it")

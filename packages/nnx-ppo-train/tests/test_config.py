@@ -133,7 +133,11 @@ BAD = {
         "enabled": YES_OR_NO,
         "every_steps": COUNT,
         "n_envs": COUNT,
-        "max_episode_length": COUNT,
+        "max_episode_length": [
+            (0, ValueError, "of at least 1 and at most 2147483647, got 0"),
+            (2**31, ValueError, "got 2147483648; the nearest legal value is 2147483647"),
+            *COUNT[1:],
+        ],
         "seeds": [("new", ValueError, "expected one of 'fixed', 'fresh', got 'new'")],
         "deterministic": YES_OR_NO,
         "logging_level": LEVEL,

@@ -64,6 +64,15 @@ def test_step_that_changes_the_type_of_the_state_is_refused(changes, message):
         check_env(Arm(**changes))
 
 
+def test_done_of_no_truth_is_refused():
+    class Keyed(Arm):
+        def reset(self, rng):
+            return fresh(done=jax.random.key(0))
+
+    with pytest.raises(TypeError, match="Keyed: expected a done of bools or numbers, got key"):
+        check_env(Keyed())
+
+
 # ---- sizes that contradict what there is -------------------------------------------------------
 
 

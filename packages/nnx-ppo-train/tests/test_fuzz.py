@@ -1,13 +1,12 @@
 """Bad values at every public function: a documented error that says what was expected."""
 
 import functools
-import os
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ._fuzz import MANY, problem
+from ._fuzz import AT_ONCE, MANY, problem
 from ._fuzz_points import entries
 from ._fuzz_runs import nothing_compiles
 
@@ -22,6 +21,7 @@ NAMES = [
 ]  # fmt: skip
 
 
+pytestmark = pytest.mark.usefixtures("whole_tracebacks")
 points = functools.cache(entries)  # made when needed: some compile
 PASSED: set[tuple[str, frozenset[tuple[str, str]]]] = set()
 
@@ -56,12 +56,12 @@ def test_bad_value_raises_a_documented_error(data):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("NNX_FUZZ" not in os.environ, reason="set NNX_FUZZ=1 for thousands of examples")
 @pytest.mark.parametrize("name", NAMES)
 def test_many_bad_values_raise_documented_errors(name):
-    @settings(max_examples=MANY, suppress_health_check=list(HealthCheck))
-    @given(changes=points()[name].changes())
-    def run(changes):
-        check(name, changes)
+    @MANY
+    @given(data=st.data())
+    def run(data):
+        for _ in range(AT_ONCE):
+            check(name, data.draw(points()[name].changes()))
 
     run()

@@ -1,12 +1,10 @@
 """Damaged files and random words: a documented error, or one line and exit code 2."""
 
-import os
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ._fuzz import MANY, problem
+from ._fuzz import AT_ONCE, MANY, problem
 from ._fuzz_files import Files, nothing_runs
 
 NAMES = [
@@ -21,6 +19,8 @@ NAMES = [
     "make_checkpoint_fn", "load_checkpoint", "load_network", "load_config", "latest_checkpoint",
     "best_checkpoint", "init_from", "JSONLinesLogger",
 ]  # fmt: skip
+
+pytestmark = pytest.mark.usefixtures("whole_tracebacks")
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +53,14 @@ def test_damage_raises_a_documented_error(points, data, name):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("NNX_FUZZ" not in os.environ, reason="set NNX_FUZZ=1 for thousands of examples")
 @pytest.mark.parametrize("name", NAMES)
 def test_much_damage_raises_documented_errors(points, name):
     thrown, act = points[name]
 
-    @settings(max_examples=MANY, suppress_health_check=list(HealthCheck))
-    @given(thrown=thrown)
-    def run(thrown):
-        check(name, act, thrown)
+    @MANY
+    @given(data=st.data())
+    def run(data):
+        for _ in range(AT_ONCE):
+            check(name, act, data.draw(thrown))
 
     run()

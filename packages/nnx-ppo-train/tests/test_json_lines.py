@@ -56,6 +56,11 @@ def test_file_goes_on_after_a_step_and_a_new_one_is_asked_for_otherwise(tmp_path
         JSONLinesLogger(path, start_step=1.5)
 
 
+def test_folder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="expected the path of a file, got that of a folder"):
+        JSONLinesLogger(tmp_path, 0)
+
+
 def test_damaged_lines_are_left_out(tmp_path):
     path = tmp_path / "metrics.jsonl"
     good = [json.dumps({"step": step, "x": 1}).encode() for step in (0, 16)]

@@ -147,3 +147,10 @@ def test_rollout_leaves_the_network_as_it_was(collected):
     run("fresh", "bootstrap")
     for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(nnx.state(network)), strict=True):
         assert bool(jnp.all(old == new))
+
+
+def test_states_that_the_environment_does_not_make_are_told(collected):
+    env, network, network_state, env_state, _ = collected
+    other = env_state.replace(reward=env_state.reward.astype(jnp.float16))
+    with pytest.raises(ValueError, match=r"env_state: expected .* at state\.reward, got .*float16"):
+        unroll_env(env, other, network, network_state, T, jax.random.key(2))

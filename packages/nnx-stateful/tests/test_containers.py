@@ -191,6 +191,11 @@ def test_splitter_cuts_in_order_and_drops_the_rest():
         run(Splitter(b=2, a=2), X)
 
 
+def test_splitter_of_no_array_raises():
+    with pytest.raises(TypeError, match="expected an array of at least 2 features, got list; pick"):
+        run(Splitter(b=2), [X])
+
+
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "2"])
 def test_splitter_with_a_bad_size_raises(size):
     kind = ValueError if type(size) is int else TypeError

@@ -1,10 +1,9 @@
 """Random bad arguments at every public constructor and call: a documented error, or an object.
 
-Only shapes are evaluated, so that sizes of 10^12 cost nothing. The fast run draws few examples;
-``FUZZ_EXAMPLES=2000`` draws as many for each test.
+Only shapes are evaluated, so that sizes of 10^12 cost nothing.
 """
 
-import os
+import functools
 import traceback
 
 import jax
@@ -17,19 +16,19 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from nnx_stateful.testing import shipped_modules
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "100"))
-SETTINGS = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.generate],  # shrinking evaluates hundreds of shapes more, and tells no more
+pytestmark = pytest.mark.usefixtures("whole_tracebacks")
+
+AT_ONCE = 50  # values in one example of Hypothesis, of which each takes its time
+MANY = settings(
+    max_examples=2_000 // AT_ONCE,
+    phases=[Phase.generate],  # to shrink that many values takes minutes
     suppress_health_check=list(HealthCheck),
 )
+FEW = settings(max_examples=100, derandomize=True)
 B, T, F = 2, 3, 3
 
 
-def dense(size=F):
-    return ns.Dense(size, size, nnx.Rngs(0))
+DENSE = [ns.Dense(F, F, nnx.Rngs(seed)) for seed in range(2)]
 
 
 # Valid arguments by constructor; each is replaced in turn.
@@ -135,13 +134,13 @@ WITHOUT_RNGS = {
     "Flattener": (ns.Flattener, lambda: {"preserve_levels": 1}),
     "Scale": (ns.Scale, lambda: {"factor": 2.0}),
     "Splitter": (ns.Splitter, lambda: {"a": 1, "b": 2}),
-    "Sequential": (ns.Sequential, lambda: {"modules": [dense(), dense()]}),
-    "Repeat": (ns.Repeat, lambda: {"module": dense(), "n_steps": 2}),
-    "Tied": (ns.Tied, lambda: {"module": dense(), "copies": 2}),
-    "Map": (ns.Map, lambda: {"a": dense(), "b": dense()}),
-    "Parallel": (ns.Parallel, lambda: {"a": dense(), "b": dense()}),
-    "Concat": (ns.Concat, lambda: {"a": dense(), "b": dense()}),
-    "Merge": (ns.Merge, lambda: {"a": dense(), "b": dense()}),
+    "Sequential": (ns.Sequential, lambda: {"modules": DENSE}),
+    "Repeat": (ns.Repeat, lambda: {"module": DENSE[0], "n_steps": 2}),
+    "Tied": (ns.Tied, lambda: {"module": DENSE[0], "copies": 2}),
+    "Map": (ns.Map, lambda: {"a": DENSE[0], "b": DENSE[1]}),
+    "Parallel": (ns.Parallel, lambda: {"a": DENSE[0], "b": DENSE[1]}),
+    "Concat": (ns.Concat, lambda: {"a": DENSE[0], "b": DENSE[1]}),
+    "Merge": (ns.Merge, lambda: {"a": DENSE[0], "b": DENSE[1]}),
 }
 ENTRIES = {**CONSTRUCTORS, **WITHOUT_RNGS}
 
@@ -194,59 +193,9 @@ ODDITIES = {
     "function of nothing": lambda: 1,
     "function that fails": lambda *args: {}[args],
     "function that returns a str": lambda *args: "x",
-    "layer": dense(),
+    "layer": DENSE[0],
 }
 
-
-def documented(error):
-    """Whether an error is one that the docs promise, with a message of this project."""
-    if not isinstance(error, TypeError | ValueError | KeyError):
-        return False
-    return "expected" in str(error) or "no entry" in str(error) or "no part" in str(error)
-
-
-def shape_evaluated(build):
-    """Runs ``build``; evaluates only the shapes of what it makes."""
-
-    def leaves():
-        made = build()
-        return jax.tree.leaves(nnx.state(made)) if isinstance(made, nnx.Module) else ()
-
-    return jax.eval_shape(leaves)
-
-
-def evaluated(call):
-    """Evaluates shapes; the result may hold what is no array, passed through."""
-    jax.eval_shape(lambda: (call(), 0)[1])
-
-
-def check(what, act):
-    try:
-        act()
-    except Exception as error:
-        if not documented(error):
-            trace = "".join(traceback.format_exception(error)[-4:])
-            pytest.fail(f"{what}: {type(error).__name__}: {error}\n{trace}", pytrace=False)
-
-
-@SETTINGS
-@given(name=st.sampled_from(sorted(ENTRIES)), data=st.data())
-def test_constructor_takes_or_refuses(name, data):
-    make, valid = ENTRIES[name]
-    arguments = valid()
-    changed = data.draw(st.lists(st.sampled_from(sorted(arguments)), min_size=1, max_size=2))
-    odd = {key: data.draw(st.sampled_from(sorted(ODDITIES)), label=key) for key in changed}
-    arguments |= {key: ODDITIES[value] for key, value in odd.items()}
-
-    def build():
-        rngs = {"rngs": nnx.Rngs(0)} if name in CONSTRUCTORS else {}
-        return make(**arguments, **rngs)
-
-    check(f"{name}({odd})", lambda: shape_evaluated(build))
-
-
-CASES = [case for case in shipped_modules() if case.name != "Apply"]
-"""All but the one whose errors are those of the user's function."""
 
 INPUTS = {
     key: value
@@ -265,44 +214,119 @@ INPUTS = {
     "dict of odd arrays": {"left": jnp.zeros(()), "right": "x"},
     "list of arrays": [jnp.zeros((B, F))],
 }
+CASES = {case.name: case for case in shipped_modules()}
+CALLED = sorted(CASES.keys() - {"Apply"})
+"""All but the one whose errors are those of the user's function."""
 
 
-@SETTINGS
-@given(case=st.sampled_from(CASES), data=st.data())
-def test_call_takes_or_refuses(case, data):
-    module = MODULES.setdefault(case.name, case.build(nnx.Rngs(0)))
-    x = case.sample(B)
-    state = ns.initial_state(module, B)
-    unrolls = data.draw(st.booleans(), label="unroll")
-    if unrolls:
-        x = jax.tree.map(lambda leaf: jnp.stack([leaf] * T), x)
-    arguments = {"state": state, "x": x, "rollout_extras": None}
-    if unrolls:
-        arguments["done"] = jnp.zeros((T, B), bool)
-    key = data.draw(st.sampled_from(sorted(arguments)))
-    odd = data.draw(st.sampled_from(sorted(INPUTS)))
-    arguments[key] = INPUTS[odd]
-
-    def act():
-        x = arguments.pop("x")
-        state, extras = arguments.pop("state"), arguments.pop("rollout_extras")
-        if unrolls:
-            evaluated(lambda: module.unroll(state, x, arguments["done"], extras))
-        else:
-            evaluated(lambda: module(state, x, extras))
-
-    check(f"{case.name}, {'unroll' if unrolls else 'call'} with {key} = {odd}", act)
+def documented(error):
+    """Whether an error is one that the docs promise, with a message of this project."""
+    if not isinstance(error, TypeError | ValueError | KeyError):
+        return False
+    return "expected" in str(error) or "no entry" in str(error) or "no part" in str(error)
 
 
-MODULES = {}
+@functools.cache
+def module(name):
+    return CASES[name].build(nnx.Rngs(0))
 
 
-@SETTINGS
-@given(case=st.sampled_from(shipped_modules()), odd=st.sampled_from(sorted(ODDITIES)))
-def test_initial_state_takes_or_refuses(case, odd):
-    module = MODULES.setdefault(case.name, case.build(nnx.Rngs(0)))
-    size = ODDITIES[odd]
-    check(
-        f"initial_state({case.name}, {odd})",
-        lambda: jax.eval_shape(lambda: ns.initial_state(module, size)),
-    )
+def construct(name, odd):
+    make, valid = ENTRIES[name]
+    given = valid() | {key: ODDITIES[value] for key, value in odd.items()}
+
+    def leaves():
+        made = make(**given, **({"rngs": nnx.Rngs(0)} if name in CONSTRUCTORS else {}))
+        return jax.tree.leaves(nnx.state(made)) if isinstance(made, nnx.Module) else ()
+
+    jax.eval_shape(leaves)  # flax is slow where much has been traced already
+
+
+@functools.cache
+def inputs(name):
+    """Valid arguments of a call."""
+    return {"state": ns.initial_state(module(name), B), "x": CASES[name].sample(B), "extras": None}
+
+
+@functools.cache
+def sequences(name):
+    """Valid arguments of ``unroll``."""
+    x = jax.tree.map(lambda leaf: jnp.stack([leaf] * T), CASES[name].sample(B))
+    return {**inputs(name), "x": x, "done": jnp.zeros((T, B), bool)}
+
+
+@functools.cache
+def sizes(name):
+    """A valid argument of ``initial_state``."""
+    return {"batch_size": len(jax.tree.leaves(inputs(name)["x"])[0])}
+
+
+def call(name, odd):
+    given = inputs(name) | {key: INPUTS[value] for key, value in odd.items()}
+    module(name)(given["state"], given["x"], given["extras"])
+
+
+def unroll(name, odd):
+    given = sequences(name) | {key: INPUTS[value] for key, value in odd.items()}
+    module(name).unroll(given["state"], given["x"], given["done"], given["extras"])
+
+
+def initialize(name, odd):
+    ns.initial_state(module(name), ODDITIES[odd["batch_size"]])
+
+
+def changes(names, values):
+    """Strategy of one or two arguments to replace, by the name of what takes their place."""
+    one = st.tuples(st.sampled_from(sorted(names)), st.sampled_from(sorted(values)))
+    return st.tuples(one) | st.tuples(one, one)
+
+
+POINTS = (
+    {(construct, name): (ENTRIES[name][1], ODDITIES) for name in sorted(ENTRIES)}
+    | {(call, name): (functools.partial(inputs, name), INPUTS) for name in CALLED}
+    | {(unroll, name): (functools.partial(sequences, name), INPUTS) for name in CALLED}
+    | {(initialize, name): (functools.partial(sizes, name), ODDITIES) for name in sorted(CASES)}
+)
+"""Names of arguments and what may replace them, by what is called, and of which class."""
+THROWN = set()
+
+
+def throw(act, name, many):
+    """Calls with one choice of arguments after the other, in one evaluation of shapes."""
+    __tracebackhide__ = True
+    fresh = [odd for odd in map(dict, many) if (act, name, *sorted(odd.items())) not in THROWN]
+    failed = []
+
+    def each():
+        for odd in fresh:
+            try:
+                act(name, odd)
+            except Exception as error:
+                if not documented(error):
+                    trace = "".join(traceback.format_exception(error)[-4:])
+                    failed.append(f"{act.__name__} {name} with {odd!a}: {error!a}\n{trace}")
+
+    jax.eval_shape(each)
+    if failed:
+        pytest.fail(failed[0], pytrace=False)
+    THROWN.update((act, name, *sorted(odd.items())) for odd in fresh)
+
+
+@FEW
+@given(point=st.sampled_from(list(POINTS)), data=st.data())
+def test_bad_value_is_taken_or_refused(point, data):
+    names, values = POINTS[point]
+    throw(*point, [data.draw(changes(names(), values))])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("act", "name"), POINTS, ids=lambda part: getattr(part, "__name__", part))
+def test_many_bad_values_are_taken_or_refused(act, name):
+    names, values = POINTS[act, name]
+
+    @MANY
+    @given(many=st.lists(changes(names(), values), min_size=AT_ONCE, max_size=AT_ONCE))
+    def run(many):
+        throw(act, name, many)
+
+    run()

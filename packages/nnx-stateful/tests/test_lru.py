@@ -108,3 +108,13 @@ def test_lru_in_float64_keeps_the_laws():
 def test_bad_option_raises(options, message):
     with pytest.raises(ValueError, match=message):
         LRU(2, 4, nnx.Rngs(0), **options)
+
+
+def test_traced_option_raises_and_one_that_is_known_does_not():
+    def make(phase):
+        return nnx.state(LRU(2, 4, nnx.Rngs(0), max_phase=phase))
+
+    largest = jnp.float32(2 * jnp.pi)
+    jax.eval_shape(lambda: make(largest))
+    with pytest.raises(TypeError, match="LRU: max_phase: expected a number that is known, got a"):
+        jax.eval_shape(make, largest)

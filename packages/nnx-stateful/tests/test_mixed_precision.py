@@ -193,6 +193,7 @@ def test_layer_in_float64_keeps_the_laws_and_rounds_as_before(name):
     [
         ("bf16", ValueError, "got 'bf16', which is no type; write compute_dtype='bfloat16'"),
         (16, TypeError, "got 16, which is no type; write compute_dtype='bfloat16'"),
+        ({"a": {}}, TypeError, "got {'a': {}}, which is no type; write compute_dtype='bfloat16'"),
         ("int8", ValueError, "a floating type with the range of float32, or None, got 'int8'"),
         (
             "float16",

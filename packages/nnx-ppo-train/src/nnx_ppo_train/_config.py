@@ -9,6 +9,8 @@ from ._validate import boolean, instance, number, one_of, whole_number
 
 LARGEST_SEED = 2**32 - 1
 """JAX reads the lower 32 bits of a seed and no more; a larger one would repeat a smaller one."""
+LARGEST_LENGTH = 2**31 - 1
+"""Steps that an int32 can count."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,8 +46,9 @@ class EvalConfig:
     def __post_init__(self) -> None:
         for name in ("enabled", "deterministic"):
             boolean(self, name)
-        for name in ("every_steps", "n_envs", "max_episode_length"):
+        for name in ("every_steps", "n_envs"):
             whole_number(self, name, at_least=1)
+        whole_number(self, "max_episode_length", at_least=1, at_most=LARGEST_LENGTH)
         one_of(self, "seeds", ("fixed", "fresh"))
         check_logging(self)
         _check_groups(self)

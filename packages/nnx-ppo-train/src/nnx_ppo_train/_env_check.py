@@ -88,6 +88,8 @@ def check_reset(env: Any) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
             f"{_shapes(state.done)}: it is vectorized already; pass the environment inside the "
             "vectorizing wrapper, n_envs copies are made here"
         )
+    if not any(jnp.issubdtype(state.done.dtype, kind) for kind in (jnp.bool_, jnp.number)):
+        raise TypeError(f"{name}: expected a done of bools or numbers, got {state.done.dtype}")
     entries = map(str, state.info) if isinstance(state.info, Mapping) else ()
     marks = [entry for entry in entries if entry.endswith(_SELF_RESET_MARKS)] + [
         wrapper

@@ -13,13 +13,11 @@ from nnx_stateful import PyTree, StatefulModule, initial_state, rebuild, rekey_n
 from ._actions import for_environment
 from ._arguments import check_key, check_network, explained
 from ._boundary import check_boundary
+from ._config import LARGEST_LENGTH
 from ._env_batch import EnvBatch, ended
 from ._evaluation import deterministic
 from ._programs import run_kept
 from ._validate import check_whole_number
-
-LARGEST_LENGTH = 2**31 - 1
-"""Steps that an int32 can count."""
 
 
 def record_episode(
@@ -47,7 +45,7 @@ def record_episode(
     variables = nnx.split(deterministic(networks), nnx.RngState, ...)
     with explained(lambda: check_boundary(env, networks, 1, combine_advantages=True)):
         start, states = run_kept(env, _make_run, (max_length,), *variables, key)
-    over = np.asarray(ended(states)[0])[:, 0]
+        over = np.asarray(ended(states)[0])[:, 0]
     length = int(np.argmax(over)) + 1 if over.any() else max_length
     batch = EnvBatch(env, 1)
     initial = _plain(_first_row(batch, start))

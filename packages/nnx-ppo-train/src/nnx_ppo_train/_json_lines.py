@@ -32,7 +32,7 @@ class JSONLinesLogger:
         run that was killed has logged more than its newest checkpoint knows. None is a new file.
 
     Raises:
-      ValueError: if there are lines already and ``start_step`` is None.
+      ValueError: if there are lines already and ``start_step`` is None; if there is a folder.
       OSError: here and in later calls, if the file cannot be written.
 
     Example:
@@ -46,6 +46,8 @@ class JSONLinesLogger:
         self.path = as_path(path, "JSONLinesLogger")
         if start_step is not None:
             check_whole_number(start_step, "JSONLinesLogger: start_step", at_least=0)
+        if self.path.is_dir():
+            raise ValueError(f"{self.path}: expected the path of a file, got that of a folder")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lines = _parsed_lines(self.path)
         if lines and start_step is None:

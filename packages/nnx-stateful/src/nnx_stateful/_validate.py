@@ -82,6 +82,19 @@ def check_number(kind: str, name: str, value: Any, sign: str = "any") -> None:
         )
 
 
+def known_number(kind: str, name: str, value: Any) -> Any:
+    """Returns a number that can be compared, also while something else is traced.
+
+    Raises:
+      TypeError: if it is no number, or a traced one.
+      ValueError: if it is not finite.
+    """
+    check_number(kind, name, value)
+    if isinstance(value, Tracer):
+        raise TypeError(f"{kind}: {name}: expected a number that is known, got a traced one")
+    return np.asarray(value)[()] if isinstance(value, jax.Array) else value
+
+
 def check_rngs(kind: str, rngs: Any, stream_allowed: bool = False) -> None:
     """Raises TypeError unless ``rngs`` is an ``nnx.Rngs`` (or a stream, where one will do)."""
     if isinstance(rngs, nnx.Rngs) or (stream_allowed and isinstance(rngs, nnx.RngStream)):
@@ -126,7 +139,7 @@ def as_compute_dtype(kind: str, value: Any) -> np.dtype | None:
         if isinstance(value, jax.Array | np.ndarray | np.generic):  # their dtype is not meant
             raise TypeError
         dtype = jnp.dtype(value)
-    except TypeError:
+    except (TypeError, ValueError):
         error = ValueError if isinstance(value, str) else TypeError
         raise error(f"{expected}, which is no type; write compute_dtype='bfloat16'") from None
     least = jnp.finfo(jnp.bfloat16)

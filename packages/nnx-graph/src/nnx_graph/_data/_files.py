@@ -143,7 +143,7 @@ class _Elements:
             if what not in attributes:
                 raise ValueError(
                     f"{self._owner}: expected edges with a source and a target, got one with "
-                    f"{sorted(attributes)}; add the {what}"
+                    f"{shown(sorted(attributes))}; add the {what}"
                 )
             self._ends.setdefault(attributes[what], f"{what} of an edge")
 

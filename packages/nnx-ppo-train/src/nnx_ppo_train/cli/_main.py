@@ -17,7 +17,7 @@ from ._arguments import (
 from ._compilation_cache import use_compilation_cache
 from ._ending import INTERRUPTED, USAGE_ERROR
 from ._envs import list_choices
-from ._errors import UsageError, complain, user_errors
+from ._errors import UsageError, complain, one_line, user_errors
 from ._eval import evaluate
 from ._resume import resume
 from ._streams import forgiving_streams
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
             use_compilation_cache()
             return _run(parsed, Console(), ["nnx-ppo", *words])
         except UsageError as error:
-            complain(str(error))
+            complain(one_line(error))
             return USAGE_ERROR
         except KeyboardInterrupt:
             complain("interrupted")

@@ -14,7 +14,7 @@ class Splitter(Stateless):
       **sizes: width of each slice, positive.
 
     Raises:
-      TypeError: if a size is no int.
+      TypeError: if a size is no int, or (on call) the input is no array.
       ValueError: if there are no slices, a size is not positive, or (on call) the input is
         narrower than the sizes together.
 
@@ -35,6 +35,11 @@ class Splitter(Stateless):
 
     def transform(self, x: PyTree) -> PyTree:
         needed = sum(size for _, size in self.sizes)
+        if not hasattr(x, "shape"):
+            raise TypeError(
+                f"Splitter: expected an array of at least {needed} features, got "
+                f"{type(x).__name__}; pick an entry with a Filter or a Map"
+            )
         if x.shape[-1] < needed:
             raise ValueError(
                 f"Splitter: expected an input of at least {needed} features "

@@ -12,7 +12,7 @@ from .._output import PyTree, StatefulModuleOutput
 from .._protocol import StatefulModule
 from .._state import reset_rows
 from .._unroll import sequence_length
-from .._validate import as_compute_dtype, check_int, check_number, check_rngs
+from .._validate import as_compute_dtype, check_int, check_rngs, known_number
 from ._inputs import check_features
 from ._linear_recurrence import recurrence
 from ._product import multiply_rows
@@ -80,8 +80,9 @@ class LRU(StatefulModule):
         check_int("LRU", "hidden_features", hidden_features)
         check_int("LRU", "out_features", hidden_features if out_features is None else out_features)
         check_rngs("LRU", rngs)
-        for name, value in {"r_min": r_min, "r_max": r_max, "max_phase": max_phase}.items():
-            check_number("LRU", name, value)
+        r_min = known_number("LRU", "r_min", r_min)
+        r_max = known_number("LRU", "r_max", r_max)
+        max_phase = known_number("LRU", "max_phase", max_phase)
         if not 0 <= r_min < r_max <= 1:
             raise ValueError(
                 f"LRU: expected 0 <= r_min < r_max <= 1, got r_min={r_min}, r_max={r_max}"
