@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+from _published import as_published
 from _speed_networks import Speed, star
 from _speed_ours import PARTS
 from _speed_worker import peak_bytes
 from flax import nnx
-from nnx_ppo_train import EvalConfig, PPOConfig, TrainConfig, train_ppo
+from nnx_ppo_train import EvalConfig, TrainConfig, train_ppo
 
 
 def main(
@@ -33,7 +34,7 @@ def main(
         tell(time.monotonic())
 
     tell(started)
-    config = TrainConfig(ppo=PPOConfig(**spec.ppo()), eval=EvalConfig(enabled=False))
+    config = TrainConfig(ppo=as_published(**spec.ppo()), eval=EvalConfig(enabled=False))
     train_ppo(spec.env, network, config, log_fn=log_fn)
 
 

@@ -15,12 +15,12 @@ from _memory_tasks import (
     make_task,
     settings,
 )
+from _published import as_published
 from flax import nnx
 from nnx_ppo_train import (
     CategoricalSampler,
     EvalConfig,
     PPOAdapter,
-    PPOConfig,
     TrainConfig,
     deterministic,
     train_ppo_many,
@@ -78,7 +78,7 @@ def main(
     ppo: dict[str, Any],
 ) -> dict[str, Any]:
     env = make_task(task)
-    algorithm = PPOConfig(
+    algorithm = as_published(
         **settings(task, n_steps),
         **ppo,
         learning_rate_schedule="linear",

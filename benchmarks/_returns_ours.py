@@ -7,6 +7,7 @@ import types
 
 import nnx_stateful
 from _evaluation import network_return
+from _published import as_published
 from _return_tasks import TASKS
 from flax import nnx
 from nnx_ppo_train import (
@@ -14,7 +15,6 @@ from nnx_ppo_train import (
     EvalConfig,
     NormalTanhSampler,
     PPOAdapter,
-    PPOConfig,
     TrainConfig,
     deterministic,
     train_ppo,
@@ -37,7 +37,7 @@ def main(task: str, seed: int, n_steps: int | None) -> dict[str, float]:
     spec = TASKS[task]
     network = spec.network(PARTS, spec.env, nnx.Rngs(seed))
     config = TrainConfig(
-        ppo=PPOConfig(**spec.ppo(n_steps)), eval=EvalConfig(enabled=False), seed=seed
+        ppo=as_published(**spec.ppo(n_steps)), eval=EvalConfig(enabled=False), seed=seed
     )
     started = time.perf_counter()
     train_ppo(spec.env, network, config)

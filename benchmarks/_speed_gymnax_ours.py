@@ -10,6 +10,7 @@ from typing import Any
 
 import nnx_stateful
 from _gymnax_cartpole import GymnaxCartPole
+from _published import as_published
 from _speed_gymnax import (
     CLIP,
     DISCOUNT,
@@ -26,7 +27,6 @@ from nnx_ppo_train import (
     CategoricalSampler,
     EvalConfig,
     PPOAdapter,
-    PPOConfig,
     TrainConfig,
     train_ppo,
 )
@@ -62,7 +62,7 @@ def make_network(task: Task, env: Any, rngs: nnx.Rngs) -> Any:
 
 def main(peer: str, name: str) -> None:
     task = TASKS[peer][name]
-    ppo = PPOConfig(
+    ppo = as_published(
         n_envs=task.n_envs,
         rollout_length=task.rollout_length,
         total_steps=10**12,

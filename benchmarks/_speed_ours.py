@@ -5,6 +5,7 @@ import sys
 import types
 
 import nnx_stateful
+from _published import as_published
 from _speed_networks import NETWORKS
 from _speed_worker import timed
 from flax import nnx
@@ -14,7 +15,6 @@ from nnx_ppo_train import (
     LoggingLevel,
     NormalTanhSampler,
     PPOAdapter,
-    PPOConfig,
     TrainConfig,
     train_ppo,
 )
@@ -37,7 +37,7 @@ PARTS = types.SimpleNamespace(
 def main(name: str) -> None:
     spec = NETWORKS[name]
     network = spec.network(PARTS, nnx.Rngs(0))
-    ppo = PPOConfig(**spec.ppo(), logging_level=LoggingLevel.LOSSES)  # nnx-ppo's default
+    ppo = as_published(**spec.ppo(), logging_level=LoggingLevel.LOSSES)  # nnx-ppo's default
     config = TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False))
     timed(lambda log_fn: train_ppo(spec.env, network, config, log_fn=log_fn))
 

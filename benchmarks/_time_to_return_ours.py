@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import jax
+from _published import as_published
 from _time_to_return import (
     CLIP,
     GAE_LAMBDA,
@@ -28,7 +29,6 @@ from nnx_ppo_train import (
     EvalConfig,
     NormalTanhSampler,
     PPOAdapter,
-    PPOConfig,
     TrainConfig,
     TrainingState,
     deterministic,
@@ -61,7 +61,7 @@ def main(seed: int, **arguments: Any) -> dict[str, Any]:
     jax.config.update("jax_enable_compilation_cache", False)
     run = make_run(**arguments)
     settings = run.settings
-    ppo = PPOConfig(
+    ppo = as_published(
         n_envs=settings.num_envs,
         rollout_length=run.steps_per_iteration // settings.num_envs,
         total_steps=run.n_evaluations * run.every,

@@ -56,10 +56,39 @@ def test_config_still_validates():
         PPOConfig(weight_decay=-1.0)
 
 
+PUBLISHED_DEFAULTS = {
+    "n_envs": 256,
+    "rollout_length": 20,
+    "total_steps": 512_000,
+    "gae_lambda": 0.95,
+    "discounting_factor": 0.99,
+    "clip_range": 0.2,
+    "learning_rate": 1e-4,
+    "normalize_advantages": True,
+    "combine_advantages": False,
+    "n_epochs": 4,
+    "n_minibatches": 4,
+    "critic_loss_weight": 1.0,
+    "gradient_clipping": None,
+    "weight_decay": None,
+    "weight_decay_mask": "all",
+    "logging_percentiles": None,
+}
+
+
 def test_default_config_has_published_values():
     config = default_config()
-    assert (config.ppo.n_envs, config.ppo.rollout_length, config.seed) == (256, 20, 17)
+    assert {name: getattr(config.ppo, name) for name in PUBLISHED_DEFAULTS} == PUBLISHED_DEFAULTS
     assert config.ppo.logging_level is LoggingLevel.LOSSES
+    assert config.seed == 17
+
+
+def test_default_config_learns_as_published():
+    config = default_config().ppo
+    assert config.recompute_advantages
+    assert not config.normalizes_rollouts
+    assert not config.normalize_values
+    assert not config.normalize_rewards
 
 
 def test_environment_and_state_conform_to_the_protocols():

@@ -83,7 +83,9 @@ def trained_state():
 @functools.cache
 def first_state(normalize_rewards=False):
     """A state in which a run begins; nothing is trained for it."""
-    config = make_config(normalize_rewards=normalize_rewards)
+    config = make_config(
+        normalize_values=not normalize_rewards, normalize_rewards=normalize_rewards
+    )
     network = make_network()
     graphdef = nnx.split(network)[0]
     states = StateFactory(make_env("cartpole"), graphdef, Optimizer(config.ppo), config)

@@ -47,6 +47,7 @@ def make_config(iterations: int) -> TrainConfig:
         entropy_schedule="linear",
         desired_kl=1e-3,
         gradient_clipping=1.0,
+        normalize_values=False,
         normalize_rewards=True,
     )
     evaluation = EvalConfig(

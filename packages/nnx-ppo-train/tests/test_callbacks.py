@@ -58,11 +58,11 @@ def test_learning_rate_is_scaled_from_there_on_and_after_a_resume():
     result, logs, _ = run(halve)
     rates = {step: metrics["learning_rate"] for step, metrics in logs if step}
     # one iteration was under way when the callback was called
-    assert rates[32] == rates[48] == pytest.approx(1e-4)
-    assert rates[64] == rates[160] == pytest.approx(5e-5)
+    assert rates[32] == rates[48] == pytest.approx(1e-3)
+    assert rates[64] == rates[160] == pytest.approx(5e-4)
     assert float(result.training_state.schedules.learning_rate_scale) == 0.5
     _, logs, _ = run(initial_state=result.training_state, total_steps=176)
-    assert logs[-1][1]["learning_rate"] == pytest.approx(5e-5)
+    assert logs[-1][1]["learning_rate"] == pytest.approx(5e-4)
 
 
 def test_run_stops_once_an_evaluation_reaches_the_target_return():

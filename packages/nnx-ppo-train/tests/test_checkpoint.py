@@ -80,7 +80,7 @@ def test_resumed_training_equals_uninterrupted_training(tmp_path, env, trained, 
 
 def test_checkpoint_holds_no_pickle_and_notes_version_and_config(saved):
     record = json.loads((saved / "checkpoint.json").read_text())
-    assert (record["version"], record["steps_taken"]) == (4, 2 * ITERATION)
+    assert (record["version"], record["steps_taken"]) == (5, 2 * ITERATION)
     assert record["config"]["ppo"]["n_envs"] == 4
     assert not [file for file in saved.rglob("*") if "pickle" in file.name or "pkl" in file.name]
 
@@ -126,8 +126,8 @@ def test_loading_another_folder_raises_and_points_to_the_checkpoint(tmp_path, en
 
 def test_loading_a_newer_format_raises(env, saved):
     file = saved / "checkpoint.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 5}))
-    with pytest.raises(ValueError, match=r"expected format .* version 3 or 4, got .* version 5"):
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"version": 6}))
+    with pytest.raises(ValueError, match=r"version 3 or 4 or 5, got .* version 6"):
         load_checkpoint(saved, make_network(), env, make_config())
 
 
@@ -284,12 +284,15 @@ def test_a_run_goes_on_with_another_number_of_environments(env, trained, saved):
 def test_episodes_that_were_not_saved_begin_anew(tmp_path, env, n_envs):
     state = dataclasses.replace(first_state(normalize_rewards=True), steps_taken=2 * ITERATION)
     save_checkpoint(
-        tmp_path / "saved", state, make_config(normalize_rewards=True), include_env_state=False
+        tmp_path / "saved",
+        state,
+        make_config(normalize_values=False, normalize_rewards=True),
+        include_env_state=False,
     )
     names = json.loads((tmp_path / "saved" / "checkpoint.json").read_text())["leaves"]
     assert not [n for n in names if n.startswith(("env_states", "network_states", "tally"))]
     assert "rewards/sums" not in names
-    config = wider(n_envs, normalize_rewards=True)
+    config = wider(n_envs, normalize_values=False, normalize_rewards=True)
     start = load_checkpoint(tmp_path / "saved", make_network(seed=1), env, config)
     assert (start.env_states, start.reward_sums) == (None, None)
     config = dataclasses.replace(config, seed=0)

@@ -103,10 +103,10 @@ BAD = {
         "huber_delta": POSITIVE_OR_NONE,
         "recompute_advantages": YES_OR_NO,
         "normalize_over": [
-            ("batch", ValueError, "expected one of 'minibatch', 'rollout', got 'batch'"),
-            ("rollout", ValueError, "expected 'minibatch' where recompute_advantages=True"),
+            ("batch", ValueError, "expected one of 'minibatch', 'rollout', None, got 'batch'"),
         ],
         "reward_scaling": [*POSITIVE, *NOT_NONE],
+        "normalize_values": YES_OR_NO,
         "normalize_rewards": YES_OR_NO,
         "bptt_length": [
             *[case for case in COUNT if case[0] is not None],
@@ -196,7 +196,7 @@ PUBLISHED = {
         "gae_lambda": 0.95,
         "discounting_factor": 0.99,
         "clip_range": 0.2,
-        "learning_rate": 1e-4,
+        "learning_rate": 1e-3,
         "normalize_advantages": True,
         "combine_advantages": False,
         "n_epochs": 4,
@@ -266,7 +266,7 @@ def test_indivisible_n_envs_names_the_nearest_legal_value(n_envs, n_minibatches,
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-def test_published_fields_are_there_with_their_defaults(config):
+def test_published_fields_are_there_with_defaults_that_learn(config):
     fields = {field.name for field in dataclasses.fields(config)}
     assert set(PUBLISHED[config]) <= fields
     made = config()
@@ -352,8 +352,17 @@ def test_replacing_a_field_validates_again():
             "desired_kl: expected None where an iteration is one update",
         ),
         (
-            {"normalize_rewards": True, "reward_scaling": 0.1},
+            {"normalize_over": "rollout", "recompute_advantages": True},
+            "normalize_over: expected 'minibatch' where recompute_advantages=True",
+        ),
+        (
+            {"normalize_values": False, "normalize_rewards": True, "reward_scaling": 0.1},
             "reward_scaling: expected 1.0 where normalize_rewards=True",
+        ),
+        ({"reward_scaling": 0.1}, "reward_scaling: expected 1.0 where normalize_values=True"),
+        (
+            {"normalize_rewards": True},
+            "normalize_rewards: expected False where normalize_values=True",
         ),
         (
             {"burn_in": 4, "bptt_length": 5},

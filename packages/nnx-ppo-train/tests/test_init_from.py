@@ -16,6 +16,7 @@ from nnx_ppo_train import (
     save_checkpoint,
     train_ppo,
 )
+from nnx_ppo_train._adapter import ValueUnits
 from nnx_ppo_train.presets import list_networks
 from nnx_ppo_train.presets import make_network as make_preset
 from nnx_stateful import Dense, FixedParameter, Sequential
@@ -33,7 +34,7 @@ def saved(tmp_path_factory):
 def arrays(network):
     return {
         "/".join(map(str, path)): plain(variable.get_value())
-        for path, variable in nnx.to_flat_state(nnx.state(network))
+        for path, variable in nnx.to_flat_state(nnx.state(network, nnx.Not(ValueUnits)))
     }
 
 

@@ -44,7 +44,6 @@ def test_mlp_balances_the_pole(compute_dtype):
         rollout_length=32,
         total_steps=1_000_000,
         learning_rate=2e-3,
-        critic_loss_weight=0.02,
     )
     assert found >= 0.9 * env.max_return
 

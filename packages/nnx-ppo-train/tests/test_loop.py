@@ -20,6 +20,7 @@ from nnx_ppo_train import (
     make_env,
     train_ppo,
 )
+from nnx_ppo_train._adapter import ValueUnits
 from nnx_ppo_train.presets import NetworkOptions, make_mlp_actor_critic, make_network
 
 from ._networks import RandomEnds, make
@@ -30,7 +31,7 @@ QUIET = TrainConfig(ppo=PPO, eval=EvalConfig(enabled=False))
 
 
 def arrays(network):
-    leaves = jax.tree.leaves(nnx.state(network))
+    leaves = jax.tree.leaves(nnx.state(network, nnx.Not(ValueUnits)))
     return [np.asarray(x) for x in leaves if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key)]
 
 

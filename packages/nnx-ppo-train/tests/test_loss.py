@@ -114,9 +114,9 @@ LOSS_OPTIONS = [
     {"critic_loss_weight": 0.25, "discounting_factor": 0.5, "gae_lambda": 1.0},
     {"value_clip_range": 0.3},
     {"huber_delta": 0.5},
-    {"huber_delta": 0.5, "value_clip_range": 0.1, "recompute_advantages": False},
-    {"recompute_advantages": False},
-    {"recompute_advantages": False, "normalize_over": "rollout", "clip_range": 0.1},
+    {"huber_delta": 0.5, "value_clip_range": 0.1, "recompute_advantages": True},
+    {"recompute_advantages": True},
+    {"recompute_advantages": True, "normalize_over": "minibatch", "clip_range": 0.1},
     {"burn_in": 2},
     {"burn_in": 1, "truncation": "mask", "value_clip_range": 0.3, "bptt_length": 1},
 ]
@@ -137,7 +137,9 @@ def test_combined_advantages_train_every_action_on_the_sum():
     rng = np.random.default_rng(1)
     pair = lambda make: {"a": make(), "b": make()}  # noqa: E731
     rollout = make_rollout(rng, pair)
-    config = PPOConfig(**BASE, combine_advantages=True, normalize_advantages=False)
+    config = PPOConfig(
+        **BASE, combine_advantages=True, normalize_advantages=False, recompute_advantages=True
+    )
     loss, _ = ppo_loss(Table(), (), rollout, config)
     advantages = {
         key: plain_advantages(
@@ -163,7 +165,9 @@ def test_combined_advantages_train_every_action_on_the_sum():
 
 def test_targets_and_advantages_carry_no_gradient():
     rollout = make_rollout(np.random.default_rng(2))
-    config = PPOConfig(**BASE, critic_loss_weight=1.0, normalize_advantages=False)
+    config = PPOConfig(
+        **BASE, critic_loss_weight=1.0, normalize_advantages=False, recompute_advantages=True
+    )
     table = Table()
     graphdef, params = nnx.split(table)
 
@@ -241,7 +245,11 @@ def test_each_reward_has_a_discount_of_its_own():
     pair = lambda make: {"a": make(), "b": make()}  # noqa: E731
     rollout = make_rollout(np.random.default_rng(6), pair)
     config = PPOConfig(
-        **BASE, discounting_factor={"a": 0.5, "b": 0.9}, normalize_advantages=False, clip_range=9.0
+        **BASE,
+        discounting_factor={"a": 0.5, "b": 0.9},
+        normalize_advantages=False,
+        recompute_advantages=True,
+        clip_range=9.0,
     )
     _, metrics = ppo_loss(Table(), (), rollout, config)
     for key, discount in (("a", 0.5), ("b", 0.9)):

@@ -217,9 +217,9 @@ def test_all_go_on_together_and_callbacks_act_on_all(many):
         ({"sweep": {"clip_range": [0.1, -1]}}, ValueError, r"PPOConfig\.clip_range: .* got -1"),
         ({"sweep": {"target_kl": [None, 0.1]}}, ValueError, "expected values of one kind"),
         (
-            {"sweep": {"learning_rate": [1e-3]}, "optimizer": optax.sgd(0.1)},
+            {"sweep": {"learning_rate": [1e-4]}, "optimizer": optax.sgd(0.1)},
             ValueError,
-            r"PPOConfig\.learning_rate: expected 0.0001 \(the default\)",
+            r"PPOConfig\.learning_rate: expected 0.001 \(the default\)",
         ),
     ],
 )
@@ -252,6 +252,7 @@ MECHANISMS = dataclasses.replace(
     total_steps=48,
     target_kl=1e-4,
     desired_kl=1e-3,
+    normalize_values=False,
     normalize_rewards=True,
     env_resets="fresh",
     logging_level=LoggingLevel.LOSSES,

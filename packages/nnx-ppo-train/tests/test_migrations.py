@@ -6,6 +6,7 @@ import pytest
 from nnx_ppo_train import PPOConfig, TrainConfig
 from nnx_ppo_train._config_json import config_from_json, config_to_json
 from nnx_ppo_train._migrations import (
+    CHECKPOINT_VERSION,
     RUN_VERSION,
     migrated_checkpoint,
     migrated_config,
@@ -30,16 +31,16 @@ def test_fields_that_are_there_stay():
 
 
 def test_this_version_adds_nothing():
-    assert migrated_config({}, 4) == {}
+    assert migrated_config({}, CHECKPOINT_VERSION) == {}
 
 
 @pytest.mark.parametrize("version", run_versions())
 def test_config_of_a_run_becomes_one_of_this_version(version):
     run = migrated_run({"version": version, "env": "cartpole", "train": {"seed": 3}})
     assert (run["version"], run["env"]) == (RUN_VERSION, "cartpole")
-    assert (run["train"].get("ppo") == {"nonfinite": "ignore", "weight_decay_mask": "all"}) == (
-        version == 1
-    )
+    added = {"nonfinite": "ignore", "weight_decay_mask": "all"} if version < 2 else {}
+    added |= {"normalize_values": False} if version < 3 else {}
+    assert run["train"].get("ppo", {}) == added
 
 
 @pytest.mark.parametrize("train", [None, 3, {"ppo": 3}])
@@ -50,11 +51,11 @@ def test_malformed_configs_are_left_to_whoever_reads_them(train):
     )
 
 
-def test_checkpoint_of_version_3_becomes_one_of_version_4():
+def test_checkpoint_of_version_3_becomes_one_of_this_version():
     record = migrated_checkpoint(
         {"version": 3, "steps_taken": 1, "leaves": {}, "files": {"a": 10}, "config": {}}
     )
-    assert (record["version"], record["written_as"]) == (4, 3)
+    assert (record["version"], record["written_as"]) == (CHECKPOINT_VERSION, 3)
     assert record["files"] == {"a": {"bytes": 10}}
     assert (record["callbacks"], record["metrics"]) == ([], {})
     assert record["config"]["ppo"]["nonfinite"] == "ignore"

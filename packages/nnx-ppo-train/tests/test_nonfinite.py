@@ -414,7 +414,9 @@ def test_statistics_that_turn_bad_are_not_taken():
 
 def test_healthy_runs_compute_no_nan_on_purpose():
     config = TrainConfig(
-        ppo=dataclasses.replace(PPO, rollout_length=2, total_steps=4 * B, normalize_rewards=True),
+        ppo=dataclasses.replace(
+            PPO, rollout_length=2, total_steps=4 * B, normalize_values=False, normalize_rewards=True
+        ),
         eval=EvalConfig(n_envs=2, max_episode_length=3),
     )
     with jax.debug_nans(True):

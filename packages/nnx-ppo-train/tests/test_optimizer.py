@@ -121,7 +121,7 @@ def test_own_optimizer_decides_alone_and_its_step_is_scaled():
 @pytest.mark.parametrize(
     "option",
     [
-        {"learning_rate": 1e-3},
+        {"learning_rate": 1e-4},
         {"learning_rate_schedule": "linear"},
         {"gradient_clipping": 1.0},
         {"weight_decay": 0.1},

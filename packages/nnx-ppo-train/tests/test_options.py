@@ -112,9 +112,9 @@ def wide():
 
 
 @functools.cache
-def not_recomputed(**options):
-    """A run that keeps the advantages of the rollout."""
-    return train(recompute_advantages=False, **options)
+def recomputed():
+    """A run that estimates advantages in every minibatch."""
+    return train(recompute_advantages=True)
 
 
 @functools.cache
@@ -290,26 +290,36 @@ def huber_delta(usual):
 
 
 def recompute_advantages(usual):
-    changes_the_loss(recompute_advantages=False)
-    assert differ(not_recomputed(), usual)
+    changes_the_loss(recompute_advantages=True)
+    assert differ(recomputed(), usual)
 
 
 def normalize_over(usual):
-    run = not_recomputed(normalize_over="rollout").logs[32]
-    other = not_recomputed().logs[32]
+    run = usual.logs[32]
+    other = train(normalize_over="minibatch").logs[32]
     # over the whole rollout the mean is 0, over a minibatch of it it is not
     assert other["losses/advantages/std"] == pytest.approx(1.0, abs=1e-3)
     assert abs(run["losses/advantages/std"] - 1.0) > 1e-3
 
 
 def reward_scaling(usual):
-    run = train(reward_scaling=100.0)
-    assert run.logs[16]["losses/critic"] > 100 * usual.logs[16]["losses/critic"]
+    run = train(normalize_values=False, reward_scaling=100.0)
+    unscaled = train(normalize_values=False)
+    assert run.logs[16]["losses/critic"] > 100 * unscaled.logs[16]["losses/critic"]
     assert run.logs[16]["train/episode_reward"] == usual.logs[16]["train/episode_reward"]
 
 
+def normalize_values(usual):
+    run = train(normalize_values=False)
+    assert (run.result.training_state.values, usual.result.training_state.values.weight) == (
+        None,
+        pytest.approx(1.9),
+    )
+    assert differ(run, usual)
+
+
 def normalize_rewards(usual):
-    run = train(normalize_rewards=True)
+    run = train(normalize_values=False, normalize_rewards=True)
     assert run.result.training_state.reward_normalizer.sums.sample_count == 32
     assert differ(run, usual)
 
@@ -509,8 +519,8 @@ OPTIONS = {
         critic_loss_weight, gradient_clipping, weight_decay, logging_level, logging_percentiles,
         learning_rate_schedule, desired_kl, target_kl, entropy_scale, entropy_schedule,
         value_clip_range, huber_delta, recompute_advantages, normalize_over, reward_scaling,
-        normalize_rewards, bptt_length, burn_in, truncation, env_resets, nonfinite,
-        weight_decay_mask,
+        normalize_values, normalize_rewards, bptt_length, burn_in, truncation, env_resets,
+        nonfinite, weight_decay_mask,
     ],
     EvalConfig: [
         enabled, every_steps, eval_n_envs, max_episode_length, seeds, eval_deterministic,

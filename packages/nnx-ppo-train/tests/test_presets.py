@@ -168,6 +168,7 @@ BAD = {
         ("0", TypeError, "expected a number"),
     ],
     "normalize_obs": [(1, TypeError, "expected True or False, got 1")],
+    "share": [(1, TypeError, "expected True or False, got 1")],
     "actor_obs": PART,
     "critic_obs": PART,
     "compute_dtype": [

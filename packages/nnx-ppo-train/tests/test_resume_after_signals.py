@@ -20,6 +20,7 @@ CONFIG = TrainConfig(
         total_steps=10 * ITERATION,
         n_epochs=1,
         n_minibatches=2,
+        normalize_values=False,
         normalize_rewards=True,
         entropy_schedule="linear",
     ),

@@ -23,7 +23,13 @@ from ._networks import RandomEnds, make
 
 T, B = 7, 3
 PPO = PPOConfig(
-    n_envs=4, rollout_length=8, total_steps=96, n_epochs=1, n_minibatches=1, normalize_rewards=True
+    n_envs=4,
+    rollout_length=8,
+    total_steps=96,
+    n_epochs=1,
+    n_minibatches=1,
+    normalize_values=False,
+    normalize_rewards=True,
 )
 CONFIG = TrainConfig(ppo=PPO, eval=EvalConfig(enabled=False))
 
@@ -129,6 +135,7 @@ def test_masked_truncations_leave_its_statistics_too(truncation, counted):
         rollout_length=20,
         total_steps=160,
         truncation=truncation,
+        normalize_values=False,
         normalize_rewards=True,
     )
     result = train_ppo(env, network, TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False)))

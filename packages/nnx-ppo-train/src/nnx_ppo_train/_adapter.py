@@ -3,7 +3,8 @@
 from typing import Any
 
 import jax
-from jaxtyping import Array
+from flax import nnx
+from jaxtyping import Array, Float
 from nnx_stateful import Call, Container, PyTree, StatefulModule
 
 from ._types import PPONetworkOutput
@@ -12,8 +13,18 @@ from ._validate import check_bool
 _SAMPLER_KEYS = frozenset({"action", "log_likelihood"})
 
 
+class ValueUnits(nnx.Variable):
+    """Mean and standard deviation, (N,) for N values, from normalized values to those of rewards.
+
+    Empty while values are what the value port returns.
+    """
+
+
 class PPOAdapter(Container):
     """Runs an action port and a value port on the same input.
+
+    Training with ``normalize_values`` teaches the value port normalized values; the trained
+    network turns them into values in the unit of the rewards.
 
     A tree of samplers makes a hybrid action. PPO then clips a likelihood ratio for each of its
     leaves, or with ``joint`` a single one, that of the whole action.
@@ -49,6 +60,7 @@ class PPOAdapter(Container):
         check_bool(joint, "PPOAdapter.joint")
         super().__init__({"action": action, "value": value})
         self.joint = joint
+        self.value_units = ValueUnits({})
 
     @property
     def action(self) -> StatefulModule:
@@ -82,8 +94,23 @@ class PPOAdapter(Container):
         return PPONetworkOutput(
             actions=treedef.unflatten([leaf["action"] for leaf in leaves]),
             loglikelihoods=loglikelihoods,
-            value_estimates=values,
+            value_estimates=self._in_units_of_rewards(values),
         )
+
+    def _in_units_of_rewards(self, values: PyTree) -> PyTree:
+        units = self.value_units.get_value()
+        if not units:
+            return values
+        leaves, structure = jax.tree.flatten(values)
+        pairs = zip(leaves, units["mean"], units["std"], strict=True)
+        return structure.unflatten([mean + std * value for value, mean, std in pairs])
+
+
+def set_value_units(networks: StatefulModule, units: dict[str, Float[Array, " N"]]) -> None:
+    """Sets the units of all adapters inside a network; ``{}`` leaves values as they are learned."""
+    for _, module in nnx.iter_modules(networks):
+        if isinstance(module, PPOAdapter):
+            module.value_units.set_value(units)
 
 
 def _is_sampler_output(node: Any) -> bool:

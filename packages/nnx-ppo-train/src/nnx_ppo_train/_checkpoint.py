@@ -13,6 +13,7 @@ import optax
 from flax import nnx
 from nnx_stateful import StatefulModule
 
+from ._adapter import set_value_units
 from ._arguments import as_path, check_network
 from ._background import wait_for_saves
 from ._checkpoint_files import checkpoints_in, read_arrays, read_record, step_of
@@ -114,7 +115,7 @@ def load_checkpoint(
     wanted = named_leaves(shapes, like=record["leaves"])
     match = match_leaves(record["leaves"], wanted, record["written_as"])
     match = _usable(path, match, allow_partial, "network, environment and config")
-    saved = _loaded(path, record, match, wanted)
+    saved = _loaded(read_arrays(path, record), record, match, wanted)
     if match.new_episodes:
         _LOG.info("%s: the episodes under way are left out; new ones begin", path)
         wanted = {name: leaf for name, leaf in wanted.items() if not of_episodes(name)}
@@ -162,10 +163,15 @@ def load_network(
     leaves = {name: leaf for name, leaf in record["leaves"].items() if of_network(name)}
     match = match_leaves(leaves, wanted, record["written_as"])
     match = _usable(path, match, allow_partial, "network")
-    saved = _loaded(path, record, match, wanted)
+    arrays = read_arrays(path, record)
+    saved = _loaded(arrays, record, match, wanted)
     whole = [saved.get(name, leaf) for name, leaf in wanted.items()]
     parts = jax.tree.unflatten(jax.tree.structure(parts), whole)
-    return nnx.merge(graphdef, parts.params, parts.variables)
+    network = nnx.merge(graphdef, parts.params, parts.variables)
+    units = {name: f"values/{name}" for name in ("mean", "std")}
+    if units["mean"] in arrays:
+        set_value_units(network, {k: jnp.asarray(arrays[name]) for k, name in units.items()})
+    return network
 
 
 def load_config(path: str | os.PathLike[str]) -> TrainConfig:
@@ -276,10 +282,10 @@ def _usable(path: Path, match: Match, allow_partial: bool, what: str) -> Match:
 
 
 def _loaded(
-    path: Path, record: Mapping[str, Any], match: Match, wanted: Mapping[str, Any]
+    arrays: Mapping[str, Any], record: Mapping[str, Any], match: Match, wanted: Mapping[str, Any]
 ) -> dict[str, jax.Array]:
     """The leaves that the checkpoint serves, by the names under which they are wanted."""
-    arrays, leaves = read_arrays(path, record), record["leaves"]
+    leaves = record["leaves"]
 
     def leaf(name: str, source: str | None) -> jax.Array:
         if source is None:

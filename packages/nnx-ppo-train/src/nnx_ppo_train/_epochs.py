@@ -89,7 +89,7 @@ class Epochs:
         if not config.recompute_advantages:
             values = match_rewards(rollout.network_output.value_estimates, rollout.rewards)
             self._estimates = estimate(rollout, values, config, hyper)
-            if config.normalize_over == "rollout":
+            if config.normalizes_rollouts:
                 left_out = steps_left_out(rollout, config)
                 self._estimates = with_normalized_advantages(self._estimates, left_out)
 

@@ -11,6 +11,7 @@ from flax import nnx
 from jaxtyping import Array, Key
 from nnx_stateful import PyTree, StatefulModule, check_same_state, initial_state, rekey_noise
 
+from ._adapter import set_value_units
 from ._arguments import check_network
 from ._compiler import to_run_once
 from ._config import TrainConfig
@@ -22,6 +23,7 @@ from ._optimizer import Optimizer
 from ._reward_normalizer import RewardNormalizer
 from ._types import TrainingState
 from ._validate import check_whole_number
+from ._value_statistics import ValueStatistics
 
 
 @jax.tree_util.register_dataclass
@@ -51,6 +53,7 @@ class LoopState:
       network_states: carry state, leaves (B, ...).
       env_states: environment states, leaves (B, ...).
       rewards: the normaliser of rewards, None without one.
+      values: statistics of value targets, None if values are not normalized.
       tally: training episodes under way.
       key: key of the next iteration.
     """
@@ -62,6 +65,7 @@ class LoopState:
     network_states: PyTree
     env_states: Any
     rewards: RewardState | None
+    values: ValueStatistics | None
     tally: EpisodeTally
     key: Key[Array, ""]
 
@@ -86,7 +90,8 @@ class StateFactory:
         self._ppo = config.ppo
         self._seed = config.seed
         self._batch = EnvBatch(env, config.ppo.n_envs)
-        self.normalizer = self._reward_normalizer(env)
+        self._rewards = jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0))).reward
+        self.normalizer = self._reward_normalizer()
         self._begin = jax.jit(self._first_state, compiler_options=to_run_once())
 
     def fresh(self, networks: StatefulModule, seed: int) -> LoopState:
@@ -108,6 +113,7 @@ class StateFactory:
     ) -> LoopState:
         n_envs = self._ppo.n_envs
         networks = nnx.merge(self._graphdef, params, variables)
+        params, variables = learning_arrays(networks)
         state = LoopState(
             params=params,
             variables=variables,
@@ -116,6 +122,7 @@ class StateFactory:
             network_states=rekey_noise(initial_state(networks, n_envs), keys[Purpose.NOISE]),
             env_states=self._batch.reset(keys[Purpose.ENV_RESET]),
             rewards=self._reward_state(),
+            values=ValueStatistics.start(self._rewards) if self._ppo.normalize_values else None,
             tally=EpisodeTally.zero(n_envs),
             key=keys[Purpose.ITERATIONS],
         )
@@ -159,12 +166,11 @@ class StateFactory:
         new = {name: getattr(fresh, name) for name in parts if getattr(state, name) is None}
         return dataclasses.replace(state, **new, rewards=rewards)
 
-    def _reward_normalizer(self, env: Any) -> RewardNormalizer | None:
+    def _reward_normalizer(self) -> RewardNormalizer | None:
         if not self._ppo.normalize_rewards:
             return None
-        state = jax.eval_shape(env.reset, jax.eval_shape(lambda: jax.random.key(0)))
-        discounts = Hyperparameters.of(self._ppo).discounts(state.reward)
-        return RewardNormalizer(state.reward, discounts)
+        discounts = Hyperparameters.of(self._ppo).discounts(self._rewards)
+        return RewardNormalizer(self._rewards, discounts)
 
     def _reward_state(self) -> RewardState | None:
         if self.normalizer is None:
@@ -210,7 +216,7 @@ def as_loop_state(state: TrainingState) -> LoopState:
     """
     check_network(state.networks, "TrainingState.networks")
     check_whole_number(state.steps_taken, "TrainingState.steps_taken", 0)
-    _, params, variables = nnx.split(state.networks, nnx.Param, ...)
+    params, variables = learning_arrays(nnx.clone(state.networks))
     rewards = None
     if state.reward_normalizer is not None:
         rewards = RewardState(nnx.split(state.reward_normalizer)[1], state.reward_sums)
@@ -222,9 +228,20 @@ def as_loop_state(state: TrainingState) -> LoopState:
         network_states=state.network_states,
         env_states=state.env_states,
         rewards=rewards,
+        values=state.values,
         tally=cast(EpisodeTally, state.episodes),
         key=state.rng_key,
     )
+
+
+def learning_arrays(networks: StatefulModule) -> tuple[PyTree, PyTree]:
+    """Returns parameters and other variables of a network whose values are to be normalized.
+
+    Its adapters lose their units.
+    """
+    set_value_units(networks, {})
+    _, params, variables = nnx.split(networks, nnx.Param, ...)
+    return params, variables
 
 
 def as_training_state(
@@ -242,8 +259,10 @@ def as_training_state(
     if state.rewards is not None:
         normalizer = nnx.merge(rewards_graphdef, state.rewards.variables)
         sums = state.rewards.sums
+    networks = nnx.merge(graphdef, state.params, state.variables)
+    set_value_units(networks, value_units(state))
     return TrainingState(
-        networks=nnx.merge(graphdef, state.params, state.variables),
+        networks=networks,
         network_states=state.network_states,
         env_states=state.env_states,
         optimizer=state.optimizer,
@@ -253,7 +272,13 @@ def as_training_state(
         episodes=state.tally,
         reward_normalizer=normalizer,
         reward_sums=sums,
+        values=state.values,
     )
+
+
+def value_units(state: LoopState) -> dict[str, Array]:
+    """Mean and std of values at this state; empty if they are not normalized."""
+    return {} if state.values is None else state.values.units
 
 
 def copy_arrays(tree: Any) -> Any:

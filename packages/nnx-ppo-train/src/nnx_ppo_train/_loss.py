@@ -53,7 +53,7 @@ def ppo_loss(
       rollout_data: the rollout, leaves (T, B, ...).
       config: the algorithm.
       hyper: the config's numbers, where they are arrays; by default its own.
-      estimates: advantages and targets, normalised if ``normalize_over`` is "rollout"; by default
+      estimates: advantages and targets, normalized if ``config.normalizes_rollouts``; by default
         estimated here, as the config says.
 
     Returns:
@@ -83,7 +83,7 @@ def ppo_loss(
         baseline = values if config.recompute_advantages else old_values
         estimates = estimate(rollout, baseline, config, hyper)
     else:
-        normalize = normalize and config.normalize_over == "minibatch"
+        normalize = normalize and not config.normalizes_rollouts
     if normalize:
         estimates = with_normalized_advantages(estimates, left_out)
     ratios = jax.tree.map(lambda n, o: jnp.exp(n - o), new, old)

@@ -10,10 +10,10 @@ import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-CHECKPOINT_VERSION = 4
-RUN_VERSION = 2
+CHECKPOINT_VERSION = 5
+RUN_VERSION = 3
 
-_OF_RUNS = {1: 3, 2: 4}
+_OF_RUNS = {1: 3, 2: 4, 3: 5}
 """Version of checkpoints by the version of config.json that the same releases wrote."""
 
 _NEW_FIELDS: dict[int, dict[str, Any]] = {
@@ -21,7 +21,8 @@ _NEW_FIELDS: dict[int, dict[str, Any]] = {
         "ppo.nonfinite": "ignore",
         "ppo.weight_decay_mask": "all",
         "checkpoint_every_minutes": None,
-    }
+    },
+    5: {"ppo.normalize_values": False},
 }
 """By version of checkpoints: fields of TrainConfig that came with it, and what was done before."""
 
@@ -101,7 +102,10 @@ def _from_version_3(record: dict[str, Any]) -> dict[str, Any]:
     return {"config": None, **record, "files": files, "callbacks": [], "metrics": {}}
 
 
-_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {3: _from_version_3}
+_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    3: _from_version_3,
+    4: dict,  # version 5 brought fields of the config alone
+}
 """By version of checkpoints: what turns its record into one of the next version."""
 
 

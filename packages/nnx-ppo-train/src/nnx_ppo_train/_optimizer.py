@@ -168,7 +168,7 @@ def _check_override(config: PPOConfig, override: optax.GradientTransformation) -
             f"{override!r}"
         )
     for name in _OF_THE_OPTIMIZER:
-        usual = getattr(PPOConfig, name)
+        usual = getattr(type(config), name)
         if getattr(config, name) != usual:
             raise ValueError(
                 f"PPOConfig.{name}: expected {usual!r} (the default) where train_ppo gets an "

@@ -64,8 +64,12 @@ class PPOConfig:
       recompute_advantages: estimate advantages anew in every minibatch, with current values;
         False estimates them once per rollout, with the values of the rollout.
       normalize_over: what ``normalize_advantages`` takes mean and std of: each "minibatch", or the
-        whole "rollout", which asks for ``recompute_advantages=False``.
+        whole "rollout"; None is what the advantages are estimated from, the rollout unless
+        ``recompute_advantages`` is set.
       reward_scaling: factor of all rewards in the losses; reported returns are unscaled.
+      normalize_values: learn values shifted and scaled by running statistics of their targets, so
+        that the unit of rewards does not matter: ``critic_loss_weight``, ``value_clip_range`` and
+        ``huber_delta`` then act in standard deviations of the targets.
       normalize_rewards: divide rewards by the running std of their discounted sums.
       bptt_length: steps through which gradients flow back in time; the carry state goes on. Divides
         the replayed steps (``rollout_length - burn_in``). None is the whole rollout.
@@ -90,7 +94,7 @@ class PPOConfig:
     gae_lambda: float = 0.95
     discounting_factor: float | Mapping[str, float] = 0.99
     clip_range: float = 0.2
-    learning_rate: float | Schedule = 1e-4
+    learning_rate: float | Schedule = 1e-3
     normalize_advantages: bool = True
     combine_advantages: bool = False
     n_epochs: int = 4
@@ -108,9 +112,10 @@ class PPOConfig:
     entropy_schedule: Literal["constant", "linear"] = "constant"
     value_clip_range: float | None = None
     huber_delta: float | None = None
-    recompute_advantages: bool = True
-    normalize_over: Literal["minibatch", "rollout"] = "minibatch"
+    recompute_advantages: bool = False
+    normalize_over: Literal["minibatch", "rollout"] | None = None
     reward_scaling: float = 1.0
+    normalize_values: bool = True
     normalize_rewards: bool = False
     bptt_length: int | None = None
     burn_in: int = 0
@@ -122,6 +127,12 @@ class PPOConfig:
     def steps_per_iteration(self) -> int:
         """Environment steps of one iteration: B * T."""
         return self.n_envs * self.rollout_length
+
+    @property
+    def normalizes_rollouts(self) -> bool:
+        """Whether advantages are normalized once, over the whole rollout."""
+        once = self.normalize_advantages and not self.recompute_advantages
+        return once and self.normalize_over != "minibatch"
 
     @property
     def updates_per_iteration(self) -> int:
@@ -151,13 +162,14 @@ class PPOConfig:
             "normalize_advantages",
             "combine_advantages",
             "recompute_advantages",
+            "normalize_values",
             "normalize_rewards",
         ):
             boolean(self, name)
         check_logging(self)
         one_of(self, "learning_rate_schedule", ("constant", "linear"))
         one_of(self, "entropy_schedule", ("constant", "linear"))
-        one_of(self, "normalize_over", ("minibatch", "rollout"))
+        one_of(self, "normalize_over", ("minibatch", "rollout", None))
         one_of(self, "truncation", ("bootstrap", "mask"))
         one_of(self, "env_resets", ("pool", "fresh"))
         one_of(self, "nonfinite", ("skip", "raise", "ignore"))
@@ -205,16 +217,7 @@ def _check_combinations(config: PPOConfig) -> None:
                 f"PPOConfig.{schedule}: expected 'constant' where {name} is a schedule itself, got "
                 f"{getattr(config, schedule)!r}; give {name} as a number, or leave {schedule} out"
             )
-    if config.normalize_over == "rollout" and not config.normalize_advantages:
-        raise ValueError(
-            "PPOConfig.normalize_over: 'rollout' has no effect with normalize_advantages=False; "
-            "leave it out, or normalise"
-        )
-    if config.normalize_over == "rollout" and config.recompute_advantages:
-        raise ValueError(
-            "PPOConfig.normalize_over: expected 'minibatch' where recompute_advantages=True (no "
-            "update sees the whole rollout), got 'rollout'; set recompute_advantages=False"
-        )
+    _check_normalization(config)
     if config.critic_loss_weight == 0:
         for name in ("value_clip_range", "huber_delta"):
             if getattr(config, name) is not None:
@@ -230,8 +233,28 @@ def _check_combinations(config: PPOConfig) -> None:
                     f"is the one that acted, the divergence 0), got {getattr(config, name)}; raise "
                     "n_epochs or n_minibatches, or leave it out"
                 )
-    if config.normalize_rewards and config.reward_scaling != 1.0:
+
+
+def _check_normalization(config: PPOConfig) -> None:
+    """Raises where one normalization would be without effect beside another."""
+    if config.normalize_over == "rollout" and not config.normalize_advantages:
         raise ValueError(
-            "PPOConfig.reward_scaling: expected 1.0 where normalize_rewards=True (it divides any "
-            f"factor out), got {config.reward_scaling}; leave one of the two out"
+            "PPOConfig.normalize_over: 'rollout' has no effect with normalize_advantages=False; "
+            "leave it out, or normalize"
+        )
+    if config.normalize_over == "rollout" and config.recompute_advantages:
+        raise ValueError(
+            "PPOConfig.normalize_over: expected 'minibatch' where recompute_advantages=True (no "
+            "update sees the whole rollout), got 'rollout'; set recompute_advantages=False"
+        )
+    normalized = [n for n in ("normalize_values", "normalize_rewards") if getattr(config, n)]
+    if len(normalized) == 2:
+        raise ValueError(
+            "PPOConfig.normalize_rewards: expected False where normalize_values=True (it divides "
+            "any factor of the rewards out), got True; leave it out, or set normalize_values=False"
+        )
+    if normalized and config.reward_scaling != 1.0:
+        raise ValueError(
+            f"PPOConfig.reward_scaling: expected 1.0 where {normalized[0]}=True (it divides any "
+            f"factor out), got {config.reward_scaling}; set {normalized[0]}=False"
         )

@@ -76,6 +76,7 @@ class TrainingState:
       reward_normalizer: what rewards are normalised by; None without ``normalize_rewards``.
       reward_sums: discounted sums of rewards under way, the normaliser's carry, leaves (B,); None
         to begin new ones.
+      values: statistics by which values are normalized; None without ``normalize_values``.
       callbacks: what ``state_dict()`` of each callback returned, None for those without one.
       metrics: the last metrics by name; those of an evaluation only if it was of this very state.
     """
@@ -90,6 +91,7 @@ class TrainingState:
     episodes: EpisodeTally | None
     reward_normalizer: StatefulModule | None = None
     reward_sums: PyTree = None
+    values: PyTree = None
     callbacks: tuple[Any, ...] = ()
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
 

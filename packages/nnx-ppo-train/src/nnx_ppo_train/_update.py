@@ -24,10 +24,12 @@ from ._loop_state import LoopState, RewardState
 from ._metrics import PackedMetrics, summarize
 from ._nonfinite import KINDS, SAMPLES, unless_newly_nonfinite
 from ._optimizer import Optimizer
+from ._pairing import match_rewards
 from ._ppo_config import PPOConfig
 from ._rollout import RolloutOptions, unroll_env
 from ._stored_once import StoredOnce
 from ._types import Transition
+from ._value_statistics import ValueStatistics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +158,7 @@ class Iteration:
             rewards, lesson = _learning_rewards(
                 self._rewards_graphdef, state.rewards, rollout, hyper
             )
+        values, lesson = _with_normalized_values(state.values, lesson, config, hyper)
         learner = Learner(
             state.params,
             experience.variables,
@@ -183,6 +186,7 @@ class Iteration:
             network_states=experience.network_states,
             env_states=experience.env_states,
             rewards=rewards,
+            values=values,
             tally=experience.tally,
             key=experience.key,
         )
@@ -253,6 +257,28 @@ def _learning_rewards(
     rewards = normalizer.scaled(rollout.rewards)
     following = RewardState(nnx.split(normalizer)[1], out.next_state)
     return following, dataclasses.replace(rollout, rewards=rewards)
+
+
+def _with_normalized_values(
+    statistics: ValueStatistics | None,
+    rollout: Transition,
+    config: PPOConfig,
+    hyper: Hyperparameters,
+) -> tuple[ValueStatistics | None, Transition]:
+    """The rollout with rewards for which normalized values are the right ones."""
+    if statistics is None:
+        return None, rollout
+    values = match_rewards(rollout.network_output.value_estimates, rollout.rewards)
+    discounts = hyper.discounts(rollout.rewards)
+    counted = samples_counted(rollout, config)
+    left_out = None if counted is None else ~counted
+    before = statistics
+    statistics = before.updated(
+        rollout, values, discounts, hyper.gae_lambda, left_out, common=config.combine_advantages
+    )
+    if config.nonfinite != "ignore":  # squares of large finite rewards may overflow
+        statistics, _ = unless_newly_nonfinite(statistics, before)
+    return statistics, statistics.normalized(rollout, discounts)
 
 
 def _counted(rollout: Transition, config: PPOConfig) -> AbstractContextManager[None]:

@@ -21,9 +21,8 @@ def graph_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> Stateful
     """The preset ``graph``: a population graph whose recurrence is a delayed connection.
 
     Every entry of the observation is read by an input population that feeds ``hidden``; this has
-    a connection to itself with ``options.delay`` and feeds the read-outs. Where the critic sees
-    another part of the observation than the actor, it has such a population of its own,
-    ``critic``, so that nothing leaks into the actions.
+    a connection to itself with ``options.delay`` and feeds the read-outs. A critic that
+    does not share it has such a population of its own, ``critic``.
 
     Args:
       env: the environment; its observation is an array or a flat dict of arrays.
@@ -33,7 +32,7 @@ def graph_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> Stateful
     interface = Interface.of(env)
     actor_key, critic_key = interface.parts(options)
     sources = {"hidden": _entries(interface, actor_key)}
-    if critic_key != actor_key:
+    if not interface.shares(options, usual=True):
         sources["critic"] = _entries(interface, critic_key)
     entries = {name: key for part in sources.values() for name, key in part.items()}
     graph = PopulationGraph(rngs, options.compute_dtype)

@@ -80,6 +80,26 @@ class Interface:
             return "state", "privileged_state"
         return options.actor_obs, options.critic_obs
 
+    def shares(self, options: NetworkOptions, *, usual: bool) -> bool:
+        """Returns whether actor and critic share all layers but the read-outs.
+
+        Args:
+          options: the options.
+          usual: whether the preset's actor and critic do so if nothing is said.
+
+        Raises:
+          ValueError: if they are to share layers, but see other parts of the observation.
+        """
+        actor, critic = self.parts(options)
+        if options.share is None:
+            return usual and actor == critic
+        if options.share and actor != critic:
+            raise ValueError(
+                f"NetworkOptions.share: expected False where the actor sees {actor!r} and the "
+                f"critic {critic!r}, got True; leave it out"
+            )
+        return options.share
+
     def width(self, key: str | None) -> int:
         """Number of features of the observation, or of one entry of it."""
         part = self.obs if key is None else self.obs[key]

@@ -100,7 +100,7 @@ def _activation(given: str | Callable[..., Any]) -> Callable[..., Any]:
 
 
 def mlp_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulModule:
-    """The preset ``mlp``: separate MLPs for actor and critic, for any environment."""
+    """The preset ``mlp``: MLPs for actor and critic, for any environment."""
     interface = Interface.of(env)
     actor_key, critic_key = interface.parts(options)
 
@@ -111,15 +111,20 @@ def mlp_network(env: Any, rngs: nnx.Rngs, options: NetworkOptions) -> StatefulMo
         layers = make_mlp_layers(sizes, rngs, nnx.swish, compute_dtype=options.compute_dtype)
         return [pick(key), *layers], sizes[-1]
 
-    actor, features = trunk(actor_key)
-    head = action_head(interface, features, rngs, options)
-    action = Sequential([*beside_mask(interface, actor), head])
-    critic, features = trunk(critic_key)
-    value = Sequential([*critic, value_head(interface, features, rngs, options)])
+    layers, features = trunk(actor_key)
+    action = action_head(interface, features, rngs, options)
+    shared = normalizer(interface, options)
+    if interface.shares(options, usual=False):
+        shared += layers
+        value = value_head(interface, features, rngs, options)
+    else:
+        action = Sequential([*beside_mask(interface, layers), action])
+        critic, features = trunk(critic_key)
+        value = Sequential([*critic, value_head(interface, features, rngs, options)])
     return Sequential(
         [
             *take_mask_apart(interface),
-            *beside_mask(interface, normalizer(interface, options)),
+            *beside_mask(interface, shared),
             PPOAdapter(action=action, value=on_features(interface, value)),
         ]
     )

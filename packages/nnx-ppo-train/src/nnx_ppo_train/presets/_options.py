@@ -19,6 +19,8 @@ class NetworkOptions:
       normalize_obs: whether observations are normalised by running statistics.
       actor_obs: key of the observation that the actor sees; None for all of it.
       critic_obs: key of the observation that the critic sees; None for all of it.
+      share: whether actor and critic share all layers but the read-outs, for which they must see
+        the same observation. None is the preset's own choice: apart in "mlp", shared elsewhere.
       compute_dtype: type of the operands of matrix products, "bfloat16" or None for float32, which
         parameters, carry and outputs always have.
     """
@@ -30,6 +32,7 @@ class NetworkOptions:
     normalize_obs: bool = True
     actor_obs: str | None = None
     critic_obs: str | None = None
+    share: bool | None = None
     compute_dtype: str | None = None
 
     def __post_init__(self) -> None:
@@ -38,6 +41,8 @@ class NetworkOptions:
         whole_number(self, "delay", at_least=1)
         number(self, "entropy_weight", at_least=0.0)
         boolean(self, "normalize_obs")
+        if self.share is not None:
+            boolean(self, "share")
         for name in ("actor_obs", "critic_obs"):
             instance(self, name, str, "'state'", optional=True)
         instance(self, "compute_dtype", str, "'bfloat16'", optional=True)

@@ -20,8 +20,6 @@ def recurrent_network(
 ) -> StatefulModule:
     """Builds an actor-critic around a recurrent layer.
 
-    Actor and critic share the trunk where they see the same observation.
-
     Args:
       layer: ``layer(in_features, hidden_features, rngs, compute_dtype=...)``.
       env: the environment.
@@ -40,7 +38,7 @@ def recurrent_network(
     action = action_head(interface, size, rngs, options)
     value = value_head(interface, size, rngs, options)
     shared = normalizer(interface, options)
-    if actor_key == critic_key:
+    if interface.shares(options, usual=True):
         shared += trunk(actor_key)
     else:
         action = Sequential([*beside_mask(interface, trunk(actor_key)), action])
