@@ -50,9 +50,10 @@ def make_rollout(rng, ends=0.3, scale=1.0, shift=0.0):
     )
 
 
-def updated(statistics, rollout, left_out=None, lambda_=LAMBDA):
+@jax.jit
+def updated(statistics, rollout, left_out=None):
     values = rollout.network_output.value_estimates
-    return statistics.updated(rollout, values, GAMMA, lambda_, left_out, common=False)
+    return statistics.updated(rollout, values, GAMMA, LAMBDA, left_out, common=False)
 
 
 def plain_targets(rollout, mean, std):
