@@ -14,6 +14,7 @@ from nnx_ppo_train import (
     PPOConfig,
     TrainConfig,
     Transition,
+    init_from,
     load_network,
     save_checkpoint,
     train_ppo,
@@ -27,6 +28,7 @@ from nnx_ppo_train._value_statistics import HORIZON, ValueStatistics
 from nnx_ppo_train.envs import make_env
 from nnx_ppo_train.presets import NetworkOptions, make_network
 from nnx_ppo_train.wrappers import RewardScalingWrapper
+from nnx_stateful import Apply, Parallel, Sequential
 
 T, B = 6, 4
 GAMMA, LAMBDA = 0.9, 0.8
@@ -86,8 +88,7 @@ def test_mean_is_that_of_its_own_targets_and_std_theirs(seed, ends):
     assert np.sqrt(np.square(targets - mean).mean()) == pytest.approx(std, rel=1e-4)
 
 
-@pytest.mark.parametrize("ends", [0.0, 0.4])
-def test_constant_reward_has_the_mean_value_of_its_horizon(ends):
+def test_constant_reward_has_the_mean_value_of_its_horizon():
     rollout = make_rollout(np.random.default_rng(0), ends=0.0, scale=0.0, shift=2.0)
     statistics = updated(ValueStatistics.start(jnp.zeros(())), rollout)
     assert float(statistics.mean[0]) == pytest.approx(2.0 / (1.0 - GAMMA), rel=1e-5)
@@ -100,6 +101,38 @@ def test_statistics_average_over_iterations():
         statistics = updated(statistics, make_rollout(rng, scale=scale))
     assert float(statistics.weight) == pytest.approx(HORIZON, rel=0.01)
     assert float(statistics.std[0]) < 5.0
+
+
+def test_large_outputs_of_a_critic_do_not_raise_its_own_std():
+    rng = np.random.default_rng(5)
+    statistics = ValueStatistics.start(jnp.zeros(()))
+    for _ in range(40):
+        rollout = make_rollout(rng)
+        large = jax.tree.map(lambda x: 100.0 * x, (rollout.network_output, rollout.bootstrap_value))
+        output, bootstrap = large
+        statistics = updated(
+            statistics,
+            dataclasses.replace(rollout, network_output=output, bootstrap_value=bootstrap),
+        )
+    assert 0.3 < float(statistics.std[0]) < 10.0
+
+
+def test_rewards_with_a_common_unit_keep_their_ratio():
+    rng = np.random.default_rng(6)
+    one, other = make_rollout(rng), make_rollout(rng, scale=10.0)
+    rollout = dataclasses.replace(
+        one,
+        rewards={"a": one.rewards, "b": other.rewards},
+        bootstrap_value={"a": one.bootstrap_value, "b": one.bootstrap_value},
+    )
+    value = one.network_output.value_estimates
+    discounts = {"a": GAMMA, "b": 0.5}
+    for common in (False, True):
+        statistics = ValueStatistics.start(rollout.rewards).updated(
+            rollout, {"a": value, "b": value}, discounts, LAMBDA, None, common=common
+        )
+        assert (float(statistics.std[0]) == float(statistics.std[1])) == common
+        assert float(statistics.mean[0]) != float(statistics.mean[1])
 
 
 def test_steps_left_out_do_not_count():
@@ -199,5 +232,42 @@ def test_trained_networks_give_values_in_the_unit_of_rewards(tmp_path):
         ]
         np.testing.assert_array_equal(*values)
         found[scale] = values[0]
+        # the trained network serves as a template, too
+        again = load_network(tmp_path / str(scale), network)
+        np.testing.assert_array_equal(
+            again(again.initialize_state(3), jnp.ones((3, 4))).output.value_estimates, values[0]
+        )
+        init_from(tmp_path / str(scale), network)
     np.testing.assert_array_equal(found[8.0], 8.0 * found[1.0])
     assert np.abs(found[1.0]).min() > 5.0  # every step earns 1, and the discount is 0.99
+
+
+def test_a_further_training_that_fails_at_once_leaves_the_unit_of_values():
+    env = make_env("cartpole")
+    ppo = PPOConfig(n_envs=4, rollout_length=6, total_steps=24, n_epochs=1, n_minibatches=2)
+    config = TrainConfig(ppo=ppo, eval=EvalConfig(enabled=False))
+    network = make_network("mlp", env, nnx.Rngs(0), NetworkOptions(hidden_size=4))
+    train_ppo(env, network, config)
+
+    def values():
+        return network(network.initialize_state(3), jnp.ones((3, 4))).output.value_estimates
+
+    before = values()
+
+    def fail(state, steps):
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        train_ppo(env, network, config, checkpoint_fn=fail)
+    np.testing.assert_array_equal(values(), before)
+
+
+def test_several_adapters_are_refused():
+    env = make_env("cartpole")
+    parts = [make_network("mlp", env, nnx.Rngs(i), NetworkOptions(hidden_size=4)) for i in (0, 1)]
+    network = Sequential(
+        [Parallel({"a": parts[0], "b": parts[1]}), Apply(lambda outputs: outputs["a"])]
+    )
+    config = TrainConfig(ppo=PPOConfig(n_envs=4, total_steps=24), eval=EvalConfig(enabled=False))
+    with pytest.raises(ValueError, match=r"a network with one PPOAdapter, .* got one with 2"):
+        train_ppo(env, network, config)

@@ -23,8 +23,8 @@ class ValueUnits(nnx.Variable):
 class PPOAdapter(Container):
     """Runs an action port and a value port on the same input.
 
-    Training with ``normalize_values`` teaches the value port normalized values; the trained
-    network turns them into values in the unit of the rewards.
+    With ``normalize_values`` the value port learns normalized values; the adapter of the trained
+    network returns them in the unit of the rewards.
 
     A tree of samplers makes a hybrid action. PPO then clips a likelihood ratio for each of its
     leaves, or with ``joint`` a single one, that of the whole action.
@@ -102,15 +102,24 @@ class PPOAdapter(Container):
         if not units:
             return values
         leaves, structure = jax.tree.flatten(values)
+        if units["mean"].shape != (len(leaves),):
+            raise ValueError(
+                f"PPOAdapter: expected {units['mean'].shape[0]} values, as many as it was trained "
+                f"with, got {len(leaves)}; clear the units with value_units.set_value({{}})"
+            )
         pairs = zip(leaves, units["mean"], units["std"], strict=True)
         return structure.unflatten([mean + std * value for value, mean, std in pairs])
 
 
+def adapters(networks: StatefulModule) -> list[PPOAdapter]:
+    """Returns all adapters inside a network."""
+    return [module for _, module in nnx.iter_modules(networks) if isinstance(module, PPOAdapter)]
+
+
 def set_value_units(networks: StatefulModule, units: dict[str, Float[Array, " N"]]) -> None:
     """Sets the units of all adapters inside a network; ``{}`` leaves values as they are learned."""
-    for _, module in nnx.iter_modules(networks):
-        if isinstance(module, PPOAdapter):
-            module.value_units.set_value(units)
+    for adapter in adapters(networks):
+        adapter.value_units.set_value(units)
 
 
 def _is_sampler_output(node: Any) -> bool:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 from nnx_stateful import PyTree, StatefulModule
 
+from ._adapter import adapters
 from ._arguments import refused
 from ._boundary import check_boundary
 from ._config import TrainConfig
@@ -64,6 +65,7 @@ def check_options(
     _check_discounts(config.ppo, reward)
     _check_schedule(config.ppo, "learning_rate")
     _check_schedule(config.ppo, "entropy_scale")
+    _check_adapters(config.ppo, networks)
     _check_samplers(config.ppo, networks)
     _check_bptt(config.ppo, networks)
     _check_optimizer(networks, config.ppo, optimizer)
@@ -84,6 +86,17 @@ def _check_discounts(config: PPOConfig, reward: PyTree) -> None:
         raise ValueError(
             "PPOConfig.discounting_factor: expected a number, or a dict with a discount for each "
             f"reward, {leaf_names(reward)}; got {sorted(discounts)}"
+        )
+
+
+def _check_adapters(config: PPOConfig, networks: StatefulModule) -> None:
+    """Raises where it is not clear whose values are normalized."""
+    found = len(adapters(networks))
+    if config.normalize_values and found > 1:
+        raise ValueError(
+            "PPOConfig.normalize_values: expected a network with one PPOAdapter, whose values are "
+            f"normalized, got one with {found}; join their ports in one, or set "
+            "normalize_values=False"
         )
 
 

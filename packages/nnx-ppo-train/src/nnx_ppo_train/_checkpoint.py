@@ -155,6 +155,8 @@ def load_network(
     check_bool(allow_partial, "load_network: allow_partial")
     wait_for_saves(path)
     record = read_record(path)
+    networks = nnx.clone(networks)
+    set_value_units(networks, {})  # those of the checkpoint follow
     graphdef, params, variables = nnx.split(networks, nnx.Param, ...)
     parts = cast(Any, LoopState)(
         params, variables, *[None] * (len(dataclasses.fields(LoopState)) - 2)
@@ -168,10 +170,15 @@ def load_network(
     whole = [saved.get(name, leaf) for name, leaf in wanted.items()]
     parts = jax.tree.unflatten(jax.tree.structure(parts), whole)
     network = nnx.merge(graphdef, parts.params, parts.variables)
-    units = {name: f"values/{name}" for name in ("mean", "std")}
-    if units["mean"] in arrays:
-        set_value_units(network, {k: jnp.asarray(arrays[name]) for k, name in units.items()})
+    units = {part: _of_values(part, arrays) for part in ("mean", "std")}
+    if all(array is not None for array in units.values()):
+        set_value_units(network, jax.tree.map(jnp.asarray, units))
     return network
+
+
+def _of_values(part: str, arrays: Mapping[str, Any]) -> Any:
+    """A part of the statistics of values in a checkpoint, in either notation of names, or None."""
+    return arrays.get(f"values/{part}", arrays.get(f".values.{part}"))
 
 
 def load_config(path: str | os.PathLike[str]) -> TrainConfig:

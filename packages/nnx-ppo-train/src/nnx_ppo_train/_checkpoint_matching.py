@@ -15,6 +15,7 @@ _CAUSES = {
     "weight_decay) or `optimizer` differ",
     "network_states": "the network's carry differs",
     "env_states": "the environment differs",
+    "values": "the config's normalize_values or the environment's rewards differ",
     "rewards": "the config's normalize_rewards or the environment's rewards differ",
 }
 

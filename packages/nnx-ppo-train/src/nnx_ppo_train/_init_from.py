@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 from nnx_stateful import FixedParameter, StatefulModule
 
+from ._adapter import ValueUnits, set_value_units
 from ._arguments import as_path, check_network
 from ._background import wait_for_saves
 from ._checkpoint_files import read_arrays, read_record
@@ -34,7 +35,8 @@ def init_from(
 
     Arrays are taken where their path in the network (:func:`parameter_paths`) matches a pattern;
     ``*`` stands for any text, slashes too, and a pattern that names a module means all inside.
-    Those that are not taken are logged. Random keys stay as they are.
+    Those that are not taken are logged. Random keys stay as they are. The unit of values is not
+    taken, since the new run finds its own: until then values are normalized ones.
 
     Args:
       path: a checkpoint of the other run.
@@ -53,6 +55,8 @@ def init_from(
     check_bool(allow_partial, "init_from: allow_partial")
     wait_for_saves(path)
     record = read_record(path)
+    networks = nnx.clone(networks)
+    set_value_units(networks, {})  # the new run finds its own
     saved = {_in_network(name): name for name in record["leaves"] if of_network(name)}
     graphdef, state = nnx.split(networks)
     own = named_leaves(state, like=record["leaves"])
@@ -157,6 +161,7 @@ def parameter_paths(networks: StatefulModule) -> list[str]:
 
 def _variables(networks: StatefulModule) -> list[tuple[Any, nnx.Variable]]:
     found = [(p, v) for p, v in nnx.iter_graph(networks) if isinstance(v, nnx.Variable)]
+    found = [(p, v) for p, v in found if not isinstance(v, ValueUnits)]  # of a run, not of weights
     return sorted(found, key=lambda entry: tuple(map(str, entry[0])))
 
 

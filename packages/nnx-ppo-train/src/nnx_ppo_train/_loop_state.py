@@ -11,7 +11,7 @@ from flax import nnx
 from jaxtyping import Array, Key
 from nnx_stateful import PyTree, StatefulModule, check_same_state, initial_state, rekey_noise
 
-from ._adapter import set_value_units
+from ._adapter import adapters, set_value_units
 from ._arguments import check_network
 from ._compiler import to_run_once
 from ._config import TrainConfig
@@ -113,7 +113,10 @@ class StateFactory:
     ) -> LoopState:
         n_envs = self._ppo.n_envs
         networks = nnx.merge(self._graphdef, params, variables)
-        params, variables = learning_arrays(networks)
+        values = None
+        if self._ppo.normalize_values:
+            values = ValueStatistics.start(self._rewards, _units_of(networks))
+            params, variables = _learning_arrays(networks)
         state = LoopState(
             params=params,
             variables=variables,
@@ -122,7 +125,7 @@ class StateFactory:
             network_states=rekey_noise(initial_state(networks, n_envs), keys[Purpose.NOISE]),
             env_states=self._batch.reset(keys[Purpose.ENV_RESET]),
             rewards=self._reward_state(),
-            values=ValueStatistics.start(self._rewards) if self._ppo.normalize_values else None,
+            values=values,
             tally=EpisodeTally.zero(n_envs),
             key=keys[Purpose.ITERATIONS],
         )
@@ -196,8 +199,8 @@ def _check_resumable(expected: PyTree, got: PyTree) -> None:
         expected,
         got,
         "train_ppo: initial_state",
-        "a run goes on with the network, environment, n_envs, optimiser settings and "
-        "normalize_rewards that it began with",
+        "a run goes on with the network, environment, n_envs, optimizer settings, "
+        "normalize_values and normalize_rewards that it began with",
     )
 
 
@@ -216,7 +219,9 @@ def as_loop_state(state: TrainingState) -> LoopState:
     """
     check_network(state.networks, "TrainingState.networks")
     check_whole_number(state.steps_taken, "TrainingState.steps_taken", 0)
-    params, variables = learning_arrays(nnx.clone(state.networks))
+    _, params, variables = nnx.split(state.networks, nnx.Param, ...)
+    if state.values is not None:
+        params, variables = _learning_arrays(nnx.clone(state.networks))
     rewards = None
     if state.reward_normalizer is not None:
         rewards = RewardState(nnx.split(state.reward_normalizer)[1], state.reward_sums)
@@ -234,11 +239,8 @@ def as_loop_state(state: TrainingState) -> LoopState:
     )
 
 
-def learning_arrays(networks: StatefulModule) -> tuple[PyTree, PyTree]:
-    """Returns parameters and other variables of a network whose values are to be normalized.
-
-    Its adapters lose their units.
-    """
+def _learning_arrays(networks: StatefulModule) -> tuple[PyTree, PyTree]:
+    """Clears the units of a network's values; returns parameters and other variables."""
     set_value_units(networks, {})
     _, params, variables = nnx.split(networks, nnx.Param, ...)
     return params, variables
@@ -260,7 +262,7 @@ def as_training_state(
         normalizer = nnx.merge(rewards_graphdef, state.rewards.variables)
         sums = state.rewards.sums
     networks = nnx.merge(graphdef, state.params, state.variables)
-    set_value_units(networks, value_units(state))
+    set_learned_units(networks, state)
     return TrainingState(
         networks=networks,
         network_states=state.network_states,
@@ -276,9 +278,15 @@ def as_training_state(
     )
 
 
-def value_units(state: LoopState) -> dict[str, Array]:
-    """Mean and std of values at this state; empty if they are not normalized."""
-    return {} if state.values is None else state.values.units
+def set_learned_units(networks: StatefulModule, state: LoopState) -> None:
+    """Sets the units of a network's values to those of a state, if it has normalized values."""
+    if state.values is not None:
+        set_value_units(networks, state.values.units)
+
+
+def _units_of(networks: StatefulModule) -> dict[str, Array]:
+    """Returns the units of a network that was trained before, or an empty dict."""
+    return next((adapter.value_units.get_value() for adapter in adapters(networks)), {})
 
 
 def copy_arrays(tree: Any) -> Any:

@@ -66,11 +66,13 @@ class PPOConfig:
       normalize_over: what ``normalize_advantages`` takes mean and std of: each "minibatch", or the
         whole "rollout"; None is what the advantages are estimated from, the rollout unless
         ``recompute_advantages`` is set.
-      reward_scaling: factor of all rewards in the losses; reported returns are unscaled.
+      reward_scaling: factor of all rewards in the losses; reported returns are unscaled. Needs
+        ``normalize_values=False``.
       normalize_values: learn values shifted and scaled by running statistics of their targets, so
         that the unit of rewards does not matter: ``critic_loss_weight``, ``value_clip_range`` and
         ``huber_delta`` then act in standard deviations of the targets.
-      normalize_rewards: divide rewards by the running std of their discounted sums.
+      normalize_rewards: divide rewards by the running std of their discounted sums. Needs
+        ``normalize_values=False``.
       bptt_length: steps through which gradients flow back in time; the carry state goes on. Divides
         the replayed steps (``rollout_length - burn_in``). None is the whole rollout.
       burn_in: steps at the rollout's start that only bring the carry state up to date with the

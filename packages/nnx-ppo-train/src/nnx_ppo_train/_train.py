@@ -11,7 +11,6 @@ import optax
 from flax import nnx
 from nnx_stateful import StatefulModule
 
-from ._adapter import set_value_units
 from ._callbacks import (
     Callback,
     callback_states,
@@ -29,7 +28,7 @@ from ._hyperparameters import Hyperparameters
 from ._interrupt import InterruptRequest
 from ._keys import Purpose, evaluation_key, key_for
 from ._loop import LogFn, Metrics, Task, TrainingLoop
-from ._loop_state import LoopState, StateFactory, as_training_state, copy_arrays, value_units
+from ._loop_state import LoopState, StateFactory, as_training_state, copy_arrays, set_learned_units
 from ._nonfinite import NonFiniteError
 from ._optimizer import Optimizer
 from ._types import TrainingState, TrainResult, VideoData
@@ -293,7 +292,7 @@ class _Run:
         """Puts the trained values into the network that the user passed in, if they can be read."""
         copies = copy_arrays((state.params, state.variables))
         nnx.update(self._networks, *jax.block_until_ready(copies))
-        set_value_units(self._networks, value_units(state))
+        set_learned_units(self._networks, state)
 
     def result(self, loop: TrainingLoop) -> TrainResult:
         """Returns the outcome; its network is the user's own."""

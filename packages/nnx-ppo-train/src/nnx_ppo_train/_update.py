@@ -155,10 +155,12 @@ class Iteration:
         extras = experience.extras.joined(experience.rollout.obs)
         rollout = dataclasses.replace(experience.rollout, rollout_extras=extras)
         with _counted(rollout, config):
-            rewards, lesson = _learning_rewards(
+            rewards, learnable = _learning_rewards(
                 self._rewards_graphdef, state.rewards, rollout, hyper
             )
-        values, lesson = _with_normalized_values(state.values, lesson, config, hyper)
+        values, values_kept, learnable = _with_normalized_values(
+            state.values, learnable, config, hyper
+        )
         learner = Learner(
             state.params,
             experience.variables,
@@ -166,7 +168,9 @@ class Iteration:
             state.schedules,
             jnp.zeros((), bool),
         )
-        epochs = Epochs(self.graphdef, self._optimizer, config, hyper, lesson, state.network_states)
+        epochs = Epochs(
+            self.graphdef, self._optimizer, config, hyper, learnable, state.network_states
+        )
         learner, updates = epochs.run(learner, experience.shuffle_key)
         network = rebuild(self.graphdef, learner.params, learner.variables)
         with _counted(rollout, config):
@@ -175,7 +179,9 @@ class Iteration:
         told: dict[str, Array] = {}
         if config.nonfinite != "ignore":
             variables, kept = unless_newly_nonfinite(variables, learner.variables)
-            told["nonfinite/statistics"] = ~kept
+            told["nonfinite/statistics"] = ~(kept & values_kept)
+        if values is not None and LoggingLevel.CRITIC_EXTRA in config.logging_level:
+            told |= _units_told(values, rollout.rewards)
         following = LoopState(
             params=params,
             variables=variables,
@@ -264,10 +270,11 @@ def _with_normalized_values(
     rollout: Transition,
     config: PPOConfig,
     hyper: Hyperparameters,
-) -> tuple[ValueStatistics | None, Transition]:
-    """The rollout with rewards for which normalized values are the right ones."""
+) -> tuple[ValueStatistics | None, Array, Transition]:
+    """Returns statistics, whether they are finite, and the rollout with rewards to learn from."""
+    kept = jnp.ones((), bool)
     if statistics is None:
-        return None, rollout
+        return None, kept, rollout
     values = match_rewards(rollout.network_output.value_estimates, rollout.rewards)
     discounts = hyper.discounts(rollout.rewards)
     counted = samples_counted(rollout, config)
@@ -277,8 +284,17 @@ def _with_normalized_values(
         rollout, values, discounts, hyper.gae_lambda, left_out, common=config.combine_advantages
     )
     if config.nonfinite != "ignore":  # squares of large finite rewards may overflow
-        statistics, _ = unless_newly_nonfinite(statistics, before)
-    return statistics, statistics.normalized(rollout, discounts)
+        statistics, kept = unless_newly_nonfinite(statistics, before)
+    return statistics, kept, statistics.normalized(rollout, discounts)
+
+
+def _units_told(statistics: ValueStatistics, rewards: PyTree) -> dict[str, Array]:
+    """Mean and standard deviation of value targets as metrics, for each reward."""
+    structure = jax.tree.structure(rewards)
+    told: dict[str, Array] = {}
+    for name, numbers in statistics.units.items():
+        told |= summarize(structure.unflatten(list(numbers)), f"values/{name}", None)
+    return told
 
 
 def _counted(rollout: Transition, config: PPOConfig) -> AbstractContextManager[None]:

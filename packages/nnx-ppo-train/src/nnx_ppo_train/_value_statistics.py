@@ -24,11 +24,15 @@ LONGEST_RETURN = 1e4
 class ValueStatistics:
     """Mean and standard deviation of value targets, exponentially weighted over iterations.
 
-    Values are learned as ``u`` in ``mean + std * u``. The mean is the fixed point of the mean
-    target: targets are linear in the values that they are made of, so of a constant value ``m``
-    their mean is ``gain + (1 - decay) m``, and ``m = gain / decay`` (least-squares temporal
-    differences, Boyan 2002, with one constant feature). Unlike an average of targets it needs no
-    time to follow a constant that is added to all rewards.
+    Values are learned as ``u`` in ``mean + std * u``, as in PopArt (van Hasselt et al. 2016, arXiv
+    1602.07714), but without its rescaling of the last layer, which a read-out of any kind does not
+    have: when mean and std move, values move with them.
+
+    The mean is the fixed point of the mean target: targets are linear in the values that they are
+    made of, so of a constant value ``m`` their mean is ``gain + (1 - decay) m``, and
+    ``m = gain / decay`` (least-squares temporal differences, Boyan 2002, with one constant
+    feature). An average of targets would take many iterations to reach a constant that is in all
+    rewards.
 
     The statistics contain the rollout that is learned from, and nothing in them depends on the
     unit of rewards: of rewards times a power of two they are the same, bit for bit, times that.
@@ -50,14 +54,25 @@ class ValueStatistics:
     std: Float[Array, " N"]
 
     @classmethod
-    def start(cls, rewards: PyTree) -> "ValueStatistics":
-        """Returns the statistics of nothing, for a tree of rewards or of their shapes."""
+    def start(
+        cls, rewards: PyTree, units: dict[str, Float[Array, " N"]] | None = None
+    ) -> "ValueStatistics":
+        """Returns statistics before any rollout.
+
+        Args:
+          rewards: a tree of rewards, or of their shapes.
+          units: mean and std of a network that was trained before; they hold until the first
+            rollout.
+        """
         zeros = jnp.zeros(len(jax.tree.leaves(rewards)))
-        return cls(jnp.zeros(()), zeros, zeros, zeros, zeros, jnp.ones_like(zeros))
+        start = cls(jnp.zeros(()), zeros, zeros, zeros, zeros, jnp.ones_like(zeros))
+        if not units or units["mean"].shape != zeros.shape:
+            return start
+        return dataclasses.replace(start, **units)
 
     @property
     def units(self) -> dict[str, Float[Array, " N"]]:
-        """What turns normalized values into values in the unit of the rewards."""
+        """Mean and std, by which normalized values become values in the unit of the rewards."""
         return {"mean": self.mean, "std": self.std}
 
     def updated(
@@ -81,10 +96,14 @@ class ValueStatistics:
           common: whether all rewards get one standard deviation, so that their ratio stays as it
             is.
         """
-        known = jnp.where(self.weight > 0, self.std, 0.0)  # before any data values count as 0
-        own, constant = _targets(rollout, values, discounts, gae_lambda, left_out, known)
         counted = jnp.ones(rollout.done.shape, bool) if left_out is None else ~left_out
         n = jnp.sum(counted)
+        # Values count as 0 before any rollout, and never as more than targets spread: a critic
+        # with large outputs would raise its own std at every iteration.
+        previous_std = jnp.where(self.weight > 0, self.std, 0.0) / _size(values, counted)
+        zero_mean, constant = _targets(
+            rollout, values, discounts, gae_lambda, left_out, previous_std
+        )
 
         def folded(before: Array, now: Array) -> Array:
             now = (1 - 1 / HORIZON) * before + now
@@ -94,11 +113,12 @@ class ValueStatistics:
             return jnp.sum(jnp.where(counted, x, 0.0), axis=(1, 2)) / jnp.maximum(n, 1)
 
         weight = folded(self.weight, jnp.ones(()))
-        gain, decay = folded(self.gain, mean(own)), folded(self.decay, 1.0 - mean(constant))
-        some = jnp.maximum(decay, weight / LONGEST_RETURN)
-        center = jnp.where(some > 0, gain / jnp.where(some > 0, some, 1.0), 0.0)
+        gain = folded(self.gain, mean(zero_mean))
+        decay = folded(self.decay, 1.0 - mean(constant))
+        bounded = jnp.maximum(decay, weight / LONGEST_RETURN)
+        center = jnp.where(bounded > 0, gain / jnp.where(bounded > 0, bounded, 1.0), 0.0)
         shift = center[:, None, None]
-        square = folded(self.square, mean(jnp.square(own + shift * constant - shift)))
+        square = folded(self.square, mean(jnp.square(zero_mean + shift * constant - shift)))
         spread = _spread(square, weight, center)
         std = _root_mean_square(spread) if common else spread
         std = jnp.where(std > 0, std, 1.0)
@@ -134,7 +154,7 @@ def _targets(
     left_out: Bool[Array, "T B"] | None,
     scale: Float[Array, " N"],
 ) -> tuple[Float[Array, "N T B"], Float[Array, "N T B"]]:
-    """Targets of values whose mean is 0, and how much of a constant value targets contain."""
+    """Returns targets of values whose mean is 0, and the share of a constant value in targets."""
 
     def targets(reward: Array, value: Array, bootstrap: Array, discount: Array) -> Array:
         options = {"discount": discount, "lambda_": gae_lambda, "ignored": left_out}
@@ -144,9 +164,18 @@ def _targets(
     leaves = list(zip(*map(jax.tree.leaves, trees), scale, strict=True))
     ones = jnp.ones(rollout.done.shape)
     follows = jnp.where(rollout.done & ~rollout.truncated, 0.0, ones)
-    own = [targets(r, std * v, std * b, discount) for r, v, b, discount, std in leaves]
+    zero_mean = [targets(r, std * v, std * b, discount) for r, v, b, discount, std in leaves]
     constant = [targets(0.0 * ones, ones, follows, discount) for _, _, _, discount, _ in leaves]
-    return jnp.stack(own), jnp.stack(constant)
+    return jnp.stack(zero_mean), jnp.stack(constant)
+
+
+def _size(values: PyTree, counted: Bool[Array, "T B"]) -> Float[Array, " N"]:
+    """Returns the root mean square of each value, at least 1."""
+    n = jnp.maximum(jnp.sum(counted), 1)
+    squares = [
+        jnp.sum(jnp.where(counted, jnp.square(leaf), 0.0)) / n for leaf in jax.tree.leaves(values)
+    ]
+    return jnp.sqrt(jnp.maximum(jnp.stack(squares), 1.0))
 
 
 def _spread(
