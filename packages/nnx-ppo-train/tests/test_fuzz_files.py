@@ -1,5 +1,7 @@
 """Damaged files and random words: a documented error, or one line and exit code 2."""
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -53,6 +55,7 @@ def test_damage_raises_a_documented_error(points, data, name):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("NNX_FUZZ" not in os.environ, reason="set NNX_FUZZ=1 for thousands of examples")
 @pytest.mark.parametrize("name", NAMES)
 def test_much_damage_raises_documented_errors(points, name):
     thrown, act = points[name]

@@ -4,6 +4,7 @@ Only shapes are evaluated, so that sizes of 10^12 cost nothing.
 """
 
 import functools
+import os
 import traceback
 
 import jax
@@ -320,6 +321,7 @@ def test_bad_value_is_taken_or_refused(point, data):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("NNX_FUZZ" not in os.environ, reason="set NNX_FUZZ=1 for thousands of examples")
 @pytest.mark.parametrize(("act", "name"), POINTS, ids=lambda part: getattr(part, "__name__", part))
 def test_many_bad_values_are_taken_or_refused(act, name):
     names, values = POINTS[act, name]

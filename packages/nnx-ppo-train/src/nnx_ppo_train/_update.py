@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -266,25 +266,25 @@ def _learning_rewards(
 
 
 def _with_normalized_values(
-    statistics: ValueStatistics | None,
+    before: ValueStatistics | None,
     rollout: Transition,
     config: PPOConfig,
     hyper: Hyperparameters,
 ) -> tuple[ValueStatistics | None, Array, Transition]:
     """Returns statistics, whether they are finite, and the rollout with rewards to learn from."""
     kept = jnp.ones((), bool)
-    if statistics is None:
+    if before is None:
         return None, kept, rollout
     values = match_rewards(rollout.network_output.value_estimates, rollout.rewards)
     discounts = hyper.discounts(rollout.rewards)
     counted = samples_counted(rollout, config)
     left_out = None if counted is None else ~counted
-    before = statistics
     statistics = before.updated(
         rollout, values, discounts, hyper.gae_lambda, left_out, common=config.combine_advantages
     )
     if config.nonfinite != "ignore":  # squares of large finite rewards may overflow
-        statistics, kept = unless_newly_nonfinite(statistics, before)
+        following, kept = unless_newly_nonfinite(statistics, before)
+        statistics = cast(ValueStatistics, following)
     return statistics, kept, statistics.normalized(rollout, discounts)
 
 
