@@ -45,6 +45,7 @@ ROWS: list[tuple[str, str, dict[str, Any]]] = [
             "ppo.n_envs": 256,
             "ppo.rollout_length": 64,
             "ppo.total_steps": 8_000_000,
+            "ppo.learning_rate_schedule": "linear",
             "eval.every_steps": 500_000,
             "eval.n_envs": 128,
             "eval.max_episode_length": 500,
