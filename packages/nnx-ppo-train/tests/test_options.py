@@ -534,7 +534,7 @@ SLOW = {
     gradient_clipping, logging_level, logging_percentiles, nonfinite, normalize_over,
     normalize_rewards, recompute_advantages, target_kl, weight_decay, weight_decay_mask,
 }  # fmt: skip
-"""Those that compile a training of their own, and of which other modules have fast tests."""
+"""Those that compile a training of their own."""
 PARTS = {"ppo", "eval", "video", "group_by", "group_names"}
 
 

@@ -1,4 +1,4 @@
-"""Whether environment, network and options of a training fit together."""
+"""Compatibility checks of environment, network and options of a training."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a whole training run can be told: frozen records that validate themselves."""
+"""Configs of a whole training run: frozen records that validate themselves."""
 
 import dataclasses
 from typing import Any, Literal
@@ -55,7 +55,7 @@ class EvalConfig:
 
 
 _TAKEN = ("env", "net", "ends", "episode_reward", "lifespan", "nonfinite", "deterministic")
-"""What follows ``eval/`` in names of metrics."""
+"""Names that may follow ``eval/`` in names of metrics."""
 
 
 def _check_groups(config: EvalConfig) -> None:

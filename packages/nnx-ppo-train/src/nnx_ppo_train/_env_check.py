@@ -1,4 +1,4 @@
-"""Whether an object is an environment that a rollout can use."""
+"""Compatibility checks of an environment on its own."""
 
 from collections.abc import Mapping
 from typing import Any

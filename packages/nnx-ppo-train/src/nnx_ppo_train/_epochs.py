@@ -41,7 +41,7 @@ ADAPTATION_BOUNDS = (0.01, 10.0)
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Learner:
-    """What updates change.
+    """State that gradient updates change.
 
     Attributes:
       params: trainable parameters.
@@ -208,6 +208,6 @@ def _where(condition: Bool[Array, ""], on_true: Any, on_false: Any) -> Any:
 
 
 def shuffled_rows(key: Key[Array, ""], config: PPOConfig) -> Int[Array, "updates rows"]:
-    """Which environments each update sees: every epoch a new partition into minibatches."""
+    """Draws the environments of each update: every epoch a new partition into minibatches."""
     drawn = jax.random.bits(key, (config.n_epochs, config.n_envs))
     return jnp.argsort(drawn, axis=-1).reshape(config.updates_per_iteration, -1)

@@ -172,7 +172,7 @@ def _number(value: Any) -> float:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold; None for numbers that are not finite."""
+    """Returns a value that JSON can hold; None for numbers that are not finite."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""What a training loop carries from iteration to iteration, and where it begins."""
+"""State of a training loop between iterations, and its first value."""
 
 import dataclasses
 from collections.abc import Callable
@@ -207,7 +207,7 @@ def _check_resumable(expected: PyTree, got: PyTree) -> None:
 def _beginnings(
     networks: StatefulModule, seed: int
 ) -> tuple[PyTree, PyTree, dict[Purpose, Key[Array, ""]]]:
-    """What a first state is made of: parameters, other variables, keys."""
+    """Returns parameters, other variables and keys, from which a first state is made."""
     _, params, variables = nnx.split(networks, nnx.Param, ...)
     return params, variables, {purpose: key_for(seed, purpose) for purpose in Purpose}
 

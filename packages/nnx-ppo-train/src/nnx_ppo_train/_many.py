@@ -38,7 +38,7 @@ MemberCheckpointFn = Callable[[TrainingState, int, Member], None]
 
 @dataclasses.dataclass(frozen=True)
 class ManyResult:
-    """What :func:`train_ppo_many` returns; N is the number of members.
+    """Result of :func:`train_ppo_many`; N is the number of members.
 
     Attributes:
       members: seed, swept values and config of each.

@@ -58,7 +58,7 @@ def clipped_by_norm(gradient: Float[Array, " N"], largest: Number) -> Float[Arra
 
 
 class Optimizer:
-    """What turns gradients into new parameters: the config's own, or the user's.
+    """Optimizer of the parameters: the config's own, or the user's.
 
     The config's own treats every number alike, so it sees all parameters as one vector: a few
     operations however many arrays there are. A user's sees the tree.
@@ -80,7 +80,7 @@ class Optimizer:
 
     @property
     def has_own_rate(self) -> bool:
-        """Whether the learning rate is a matter of the user's own optimiser."""
+        """True if the user's own optimizer sets the learning rate."""
         return self._override is not None
 
     def init(self, params: PyTree) -> PyTree:

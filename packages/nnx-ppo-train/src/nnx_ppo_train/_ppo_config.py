@@ -132,7 +132,7 @@ class PPOConfig:
 
     @property
     def normalizes_rollouts(self) -> bool:
-        """Whether advantages are normalized once, over the whole rollout."""
+        """True if advantages are normalized once, over the whole rollout."""
         once = self.normalize_advantages and not self.recompute_advantages
         return once and self.normalize_over != "minibatch"
 

@@ -16,7 +16,7 @@ from ._hyperparameters import ScheduleState
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PPONetworkOutput:
-    """What a network gives to PPO; made by :class:`PPOAdapter`.
+    """Output of a network that PPO trains; made by :class:`PPOAdapter`.
 
     Attributes:
       actions: tree of actions, leaves (B, ...) or (T, B, ...).
@@ -115,7 +115,7 @@ class VideoData:
 
 @dataclasses.dataclass(frozen=True)
 class TrainResult:
-    """What :func:`train_ppo` returns.
+    """Result of :func:`train_ppo`.
 
     Attributes:
       training_state: from which training can go on; its network is the one that was passed in.

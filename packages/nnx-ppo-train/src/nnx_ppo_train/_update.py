@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,17 +19,16 @@ from ._episodes import EpisodeTally, tally_episodes
 from ._epochs import FIRST_LEAF, SKIPPED, UPDATES, Epochs, Learner
 from ._estimates import samples_counted
 from ._hyperparameters import Hyperparameters
+from ._learning_rewards import scaled_rewards, units_told, with_normalized_values
 from ._logging_level import LoggingLevel
-from ._loop_state import LoopState, RewardState
+from ._loop_state import LoopState
 from ._metrics import PackedMetrics, summarize
 from ._nonfinite import KINDS, SAMPLES, unless_newly_nonfinite
 from ._optimizer import Optimizer
-from ._pairing import match_rewards
 from ._ppo_config import PPOConfig
 from ._rollout import RolloutOptions, unroll_env
 from ._stored_once import StoredOnce
 from ._types import Transition
-from ._value_statistics import ValueStatistics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +47,7 @@ class CompiledIteration:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Experience:
-    """What collecting leaves: a rollout to learn from, and where the next one begins.
+    """Result of collecting: a rollout to learn from, and the state in which the next one begins.
 
     Attributes:
       rollout: without actions and metrics, which learning does not need; leaves (T, B, ...).
@@ -155,10 +154,10 @@ class Iteration:
         extras = experience.extras.joined(experience.rollout.obs)
         rollout = dataclasses.replace(experience.rollout, rollout_extras=extras)
         with _counted(rollout, config):
-            rewards, learnable = _learning_rewards(
+            rewards, learnable = scaled_rewards(
                 self._rewards_graphdef, state.rewards, rollout, hyper
             )
-        values, values_kept, learnable = _with_normalized_values(
+        values, values_kept, learnable = with_normalized_values(
             state.values, learnable, config, hyper
         )
         learner = Learner(
@@ -181,7 +180,7 @@ class Iteration:
             variables, kept = unless_newly_nonfinite(variables, learner.variables)
             told["nonfinite/statistics"] = ~(kept & values_kept)
         if values is not None and LoggingLevel.CRITIC_EXTRA in config.logging_level:
-            told |= _units_told(values, rollout.rewards)
+            told |= units_told(values, rollout.rewards)
         following = LoopState(
             params=params,
             variables=variables,
@@ -247,54 +246,6 @@ def trace_donating(function: Callable[..., Any], keep: bool, *arguments: Any) ->
         if not calls_python(traced.jaxpr):
             return traced
     return jax.jit(function).trace(*arguments)
-
-
-def _learning_rewards(
-    graphdef: Any, state: RewardState | None, rollout: Transition, hyper: Hyperparameters
-) -> tuple[RewardState | None, Transition]:
-    """The rollout with rewards as the losses see them: scaled, or normalised."""
-    if state is None:
-        rewards = jax.tree.map(lambda reward: reward * hyper.reward_scaling, rollout.rewards)
-        return None, dataclasses.replace(rollout, rewards=rewards)
-    normalizer = rebuild(graphdef, state.variables)
-    normalizer.discount.set_value(hyper.discounts(rollout.rewards))
-    out = normalizer.unroll(state.sums, rollout.rewards, rollout.done)
-    normalizer.update_statistics(out.rollout_extras)
-    rewards = normalizer.scaled(rollout.rewards)
-    following = RewardState(nnx.split(normalizer)[1], out.next_state)
-    return following, dataclasses.replace(rollout, rewards=rewards)
-
-
-def _with_normalized_values(
-    before: ValueStatistics | None,
-    rollout: Transition,
-    config: PPOConfig,
-    hyper: Hyperparameters,
-) -> tuple[ValueStatistics | None, Array, Transition]:
-    """Returns statistics, whether they are finite, and the rollout with rewards to learn from."""
-    kept = jnp.ones((), bool)
-    if before is None:
-        return None, kept, rollout
-    values = match_rewards(rollout.network_output.value_estimates, rollout.rewards)
-    discounts = hyper.discounts(rollout.rewards)
-    counted = samples_counted(rollout, config)
-    left_out = None if counted is None else ~counted
-    statistics = before.updated(
-        rollout, values, discounts, hyper.gae_lambda, left_out, common=config.combine_advantages
-    )
-    if config.nonfinite != "ignore":  # squares of large finite rewards may overflow
-        following, kept = unless_newly_nonfinite(statistics, before)
-        statistics = cast(ValueStatistics, following)
-    return statistics, kept, statistics.normalized(rollout, discounts)
-
-
-def _units_told(statistics: ValueStatistics, rewards: PyTree) -> dict[str, Array]:
-    """Mean and standard deviation of value targets as metrics, for each reward."""
-    structure = jax.tree.structure(rewards)
-    told: dict[str, Array] = {}
-    for name, numbers in statistics.units.items():
-        told |= summarize(structure.unflatten(list(numbers)), f"values/{name}", None)
-    return told
 
 
 def _counted(rollout: Transition, config: PPOConfig) -> AbstractContextManager[None]:

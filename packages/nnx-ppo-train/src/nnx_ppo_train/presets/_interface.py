@@ -1,4 +1,4 @@
-"""What an environment shows and wants, as presets read it."""
+"""Observations, actions and rewards of an environment, as presets read them."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ MASK_KEY = "action_mask"
 
 @dataclasses.dataclass(frozen=True)
 class Interface:
-    """What an environment shows and wants.
+    """Observations, actions and rewards of an environment.
 
     Attributes:
       obs: tree of observation shapes, without the batch axis and without the action mask.

@@ -1,4 +1,4 @@
-"""What can be told to presets."""
+"""Options of the presets."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ COMPUTE_DTYPES = (None, "bfloat16")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NetworkOptions:
-    """What can be told to every preset; each takes what concerns it.
+    """Options of all presets; each preset refuses those that it has no use for.
 
     Attributes:
       hidden_size: width of hidden layers, recurrent layers and the graph's hidden population.
